@@ -132,7 +132,7 @@ FIGURE_VMS ?= 2000,10000
 console-figures: ## Measure the page of the console with many VMs in a browser (FIGURE_VMS=2000,10000; 2 minutes)
 	cd standalone && NEPHELE_LONG=1 go test ./browser -run 'TestFigures$$' -v -count=1 -args -figure-vms $(FIGURE_VMS)
 
-curve: ## Measure the policy controller with 10,000, 100,000 and a million Pods, and write it into docs/reference/figures.md (2 minutes)
+curve: ## Measure the policy controller with 10,000, 100,000 and a million Pods and at its bounds, and write it into docs/reference/figures.md (5 minutes)
 	@hack/curve.sh
 
 figures: ## Measure building and starting bin/nephele, and write it into docs/reference/figures.md (COLD=0 compiles nothing anew; 10 minutes)

@@ -32,11 +32,12 @@ timed() {
 }
 minutes() { printf '%d:%02d min' $(($1 / 60)) $(($1 % 60)); }
 
-# bench PACKAGE BENCHMARK runs one, unless ONLY says others, and metric UNIT tells what it has reported.
+# bench PACKAGE BENCHMARK [FLAG ...] runs one, unless ONLY says others, and metric UNIT tells what it has
+# reported.
 bench() {
 	[[ "$1 $2" =~ ${ONLY:-.} ]] || return 1
 	echo "$1 $2 ..." >&2
-	go test "$1" -run '^$' -bench "^$2\$" -benchtime 1x -timeout 1h >"$work/bench" || { cat "$work/bench" >&2; exit 1; }
+	go test "$1" -run '^$' -bench "^$2\$" -benchtime 1x -timeout 1h "${@:3}" >"$work/bench" || { cat "$work/bench" >&2; exit 1; }
 }
 metric() { awk -v unit="$1" -v digits="${2:-0}" '/^Benchmark/ { for (i = 2; i < NF; i++) if ($(i + 1) == unit) { printf "%.*f", digits, $i; found = 1; exit } } END { exit !found }' "$work/bench"; }
 
@@ -50,6 +51,20 @@ if [[ ${1:-} == agent ]]; then
 	bench ./internal/agent BenchmarkAgentPolicies && row "one policy changes, the same" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
 	bench ./internal/agent/nft/kernel BenchmarkNewConnections && row "new connections with 4,000 rules of 1,000 policies, of the rate without: by the clock; by processor time" "$(metric 1000-policies-%) %; $(metric 1000-policies-cpu-%) %"
 	bench ./internal/agent/traffic BenchmarkNewConnections && row "connections recorded for \`nephele flows\`: rate, of that without; processor time of each; lost" "$(metric conn/s) a second, $(metric %-of-none) %; $(metric cpu-us/conn 1) us; $(metric lost)"
+	if bench ./internal/agent BenchmarkNetwork; then
+		row "between Pods of a Node, of two links and routes: bytes; new connections" "$(metric node-bytes-%) %; $(metric node-connections-%) %"
+		row "between Pods of two Nodes, of a VXLAN device made by hand: bytes; new connections" "$(metric between-bytes-%) %; $(metric between-connections-%) %"
+	fi
+	bench ./internal/agent BenchmarkKnownNodes && row "1,000 Nodes, from the start of an agent until all are in the kernel" "$(metric s 2) s, $(metric cpu-s 2) s of processor time"
+	if [[ "./internal/agent BenchmarkAdd" =~ ${ONLY:-.} ]]; then
+		hack/build.sh . ./cmd/nephele-cni bin/nephele-cni
+		GOBIN=$work/plugins go install github.com/containernetworking/plugins/plugins/{main/bridge,ipam/host-local,meta/portmap}@v1.9.0
+		bench ./internal/agent BenchmarkAdd -args -cni-plugin "$PWD/bin/nephele-cni" -cni-reference "$work/plugins"
+		row "a Pod gets its network by \`nephele-cni\`, its policies included; of bridge, host-local and portmap" "$(metric ms) ms; $(metric %) %"
+	fi
+	bench ./internal/agent/nft/kernel "BenchmarkServices/all_of_10000" && row "10,000 Services of two endpoints each from nothing" "$(metric ns/op | awk '{ printf "%.1f", $1 / 1e9 }') s"
+	bench ./internal/agent/nft/kernel "BenchmarkServices/all_of_45000" && row "45,000 of them" "$(metric ns/op | awk '{ printf "%.1f", $1 / 1e9 }') s"
+	bench ./internal/agent BenchmarkAgentServices && row "one of their endpoints changes with 10,000 Services, from the event to the kernel: by the clock; time of the agent's thread" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
 	bench ./internal/controller BenchmarkWhatIf && row "what a change would cut or open of ten million rows of flows; a row on disk" "$(metric s-whole 1) s, $(metric cpu-s 1) s of processor time; $(metric bytes/row 1) bytes"
 	bench ./internal/cloud/aws/flowlog BenchmarkText && row "records of a VPC flow log read as text, on one processor" "$(metric records/s) a second"
 	exit 0

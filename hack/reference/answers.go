@@ -29,6 +29,7 @@ var (
 	testTypes    = &library{name: "test", folders: []string{"internal/cli"}}
 	historyTypes = &library{name: "history", folders: []string{"internal/history", "api/nephele/v1alpha1"}}
 	policyTests  = &library{name: "policytest", folders: []string{"internal/expect"}}
+	recordTypes  = &library{name: "record", folders: []string{"internal/cloud", "internal/cloud/audit"}}
 )
 
 // printed are the answers that commands print with "-o json" or "-o yaml", by their types. Field is
@@ -59,7 +60,7 @@ type structType struct {
 // answers documents what commands print for programs, and the kinds of analysis.nephele.io, from
 // the Go types of both.
 func answers(out *bytes.Buffer) error {
-	for _, l := range []*library{analysis, statusTypes, logTypes, testTypes, historyTypes, policyTests} {
+	for _, l := range []*library{analysis, statusTypes, logTypes, testTypes, historyTypes, policyTests, recordTypes} {
 		if err := l.read(); err != nil {
 			return fmt.Errorf("reading the types of answers: %w", err)
 		}
@@ -81,8 +82,8 @@ func answers(out *bytes.Buffer) error {
 		fmt.Fprintf(out, "| `%s` | %s |\n", p.command, what)
 		roots[p.from] = append(roots[p.from], p.typ)
 	}
-	fmt.Fprintf(out, "\n%s\n", fill(fmt.Sprintf("`nephele test` reads files of the kind PolicyTest, whose `spec` is a %s.", policyTests.link("Spec"))))
-	roots[policyTests] = []string{"Spec"}
+	fmt.Fprintf(out, "\n%s\n", fill(fmt.Sprintf("`nephele test` reads files of the kind PolicyTest, whose `spec` is a %s. A line of [the record of changes](../audit.md) is a %s.", policyTests.link("Spec"), recordTypes.link("line"))))
+	roots[policyTests], roots[recordTypes] = []string{"Spec"}, []string{"line"}
 	fmt.Fprint(out, "\n## Questions to the API\n\nEach is created, answered in its status at once, and never stored.\n\n| Kind | Question | Answer |\n|---|---|---|\n")
 	kinds := 0
 	for _, name := range sortedNames(analysis.types) {
@@ -100,7 +101,7 @@ func answers(out *bytes.Buffer) error {
 	for _, l := range []*library{testTypes} { // their answers consist of types of the API, too
 		roots[analysis] = append(roots[analysis], l.ofTheAPI(roots[l])...)
 	}
-	for _, l := range []*library{analysis, statusTypes, logTypes, historyTypes, testTypes, policyTests} {
+	for _, l := range []*library{analysis, statusTypes, logTypes, historyTypes, testTypes, policyTests, recordTypes} {
 		title := strings.TrimSpace("Types " + l.name)
 		fmt.Fprintf(out, "\n## %s\n\nA field that is not always there is marked \"absent if empty\".\n", title)
 		for _, name := range reachable(l.types, roots[l]) {

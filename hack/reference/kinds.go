@@ -46,7 +46,7 @@ func kinds(out *bytes.Buffer) error {
 			}
 		}
 	}
-	return nil
+	return lists(out, list{"Kinds of native services", "Kind", "api/cloud/v1alpha1", typed("NativeServiceKind")})
 }
 
 func escape(text string) string { return strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(text) }

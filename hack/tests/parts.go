@@ -29,11 +29,11 @@ func (p part) runs(command ...string) part {
 }
 
 // inModule is the part that vets and tests a module. The go command vets each package when it tests
-// it, so there is no second pass. Tests of several packages wait most of their time, so more of
-// them run at the same time than there are processors. No debugger looks at these binaries: without
-// what one needs, linking takes two thirds of the time.
-func inModule(name, title, dir string, flags ...string) part {
-	const atLeast = 4
+// it, so there is no second pass. No debugger looks at these binaries: without what one needs,
+// linking takes two thirds of the time. atLeast is how many packages are tested at the same time on
+// a machine with fewer processors: tests that wait most of their time run beside more others than
+// tests that start API servers.
+func inModule(name, title, dir string, atLeast int, flags ...string) part {
 	command := []string{"go", "test", "-json", "-ldflags=-w", fmt.Sprint("-p=", max(atLeast, runtime.NumCPU()))}
 	return part{name: name, title: title, dir: dir}.runs(append(append(command, flags...), "./...")...)
 }
@@ -59,13 +59,13 @@ func testParts() []part {
 	return []part{
 		makes("format", "format", "fmt"),
 		part{name: "generated", title: "generated files"}.runs("hack/verify-generated.sh"),
-		inModule("main", "vet and tests of the main module", "", "-vet=all", "-timeout=30m"),
+		inModule("main", "vet and tests of the main module", "", 4, "-vet=all", "-timeout=30m"),
 		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
 		makes("binary", "standalone binary", "build"),
 		makes("staticcheck", "staticcheck", "staticcheck"),
 		makes("audit", "vulnerabilities and licences of what is in our programs", "audit"),
-		inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", "-vet=all", "-timeout=60m"),
-		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", "-vet=all"),
+		inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", 2, "-vet=all", "-timeout=60m"),
+		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", 4, "-vet=all"),
 	}
 }
 
@@ -79,13 +79,13 @@ func longParts() []part {
 		part{name: "generated", title: "generated files"}.runs("hack/verify-generated.sh"),
 		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
 		makes("binary", "standalone binary", "build"),
-		long(inModule("main", "all tests of the main module", "", "-vet=all", "-timeout=3h")),
-		long(inModule("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", "standalone", "-vet=all", "-timeout=3h")),
-		long(inModule("packaging", "all tests of the packaging module, and the image for both architectures", "packaging", "-vet=all", "-timeout=1h")),
+		long(inModule("main", "all tests of the main module", "", 4, "-vet=all", "-timeout=3h")),
+		long(inModule("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", "standalone", 2, "-vet=all", "-timeout=3h")),
+		long(inModule("packaging", "all tests of the packaging module, and the image for both architectures", "packaging", 4, "-vet=all", "-timeout=1h")),
 		makes("worlds", "20,000 random worlds against the planner", "worlds", "WORLDS=20000"),
 		makes("matrix", "every call of every history disturbed in every way", "matrix"),
-		inModule("race", "race detector, main module", "", "-race", "-vet=off", "-timeout=3h"),
-		inModule("race-standalone", "race detector, standalone module", "standalone", "-race", "-vet=off", "-timeout=3h"),
+		inModule("race", "race detector, main module", "", 4, "-race", "-vet=off", "-timeout=3h"),
+		inModule("race-standalone", "race detector, standalone module", "standalone", 2, "-race", "-vet=off", "-timeout=3h"),
 		makes("scale", "fleets under the rate limits of clouds", "scale"),
 		needing(makes("az", "Azure's own command line against the simulator", "az"), azMissing),
 		needing(makes("cluster", "Kubernetes' own cases about network policies on a real cluster", "cluster"), aptMissing),

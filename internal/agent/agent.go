@@ -1,12 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -16,11 +16,21 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/admission"
+	"github.com/nephele-io/nephele/internal/agent/cni"
+	"github.com/nephele-io/nephele/internal/agent/disk"
+	"github.com/nephele-io/nephele/internal/agent/fqdn"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/agent/nodenetwork"
+	"github.com/nephele-io/nephele/internal/agent/packetlog"
+	"github.com/nephele-io/nephele/internal/agent/pods"
+	"github.com/nephele-io/nephele/internal/agent/services"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 	"github.com/nephele-io/nephele/internal/enforcer"
-	"github.com/nephele-io/nephele/internal/platform/program"
+	"github.com/nephele-io/nephele/internal/platform/errtext"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -61,7 +71,7 @@ var ErrNoInfo = errors.New("there is no AntreaAgentInfo of this host")
 
 // Table is where programs go; a kernel.Table.
 type Table interface {
-	Apply(want *nft.Program) (kernel.Written, error)
+	Apply(want *ruleset.Program) (kernel.Written, error)
 	// Forget makes the next Apply read what is there.
 	Forget()
 	// Revision is that of the program that is there; 0 if it has none, or if no table is there.
@@ -86,7 +96,7 @@ type Table interface {
 type Connections interface {
 	// Cut ends those that the program does not allow, and lets those live again that it does. It
 	// returns how many it has ended.
-	Cut(ctx context.Context, p *nft.Program) (int, error)
+	Cut(ctx context.Context, p *ruleset.Program) (int, error)
 	// Peers are the other ends of the connections that the host has.
 	Peers() (map[netip.Addr]bool, error)
 	// ForgetDatagrams lets those of UDP be forgotten that go to backends of Services that are gone.
@@ -104,16 +114,16 @@ type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME, or the name of the Node.
 	Key string
 	// Pods are those of the Node. Nil on a VM.
-	Pods *Pods
+	Pods *pods.Pods
 	// Network makes the network of the Node, or only encrypts what is between Nodes. Nil where
 	// another CNI plugin makes it, and nothing is encrypted.
-	Network *Network
+	Network *nodenetwork.Network
 	// Balancing leads connections to ports of the Node that Pods want, in a network of ours, and to
 	// Services, unless kube-proxy does that.
-	Balancing *Balancing
+	Balancing *services.Balancing
 	// Services are those of the cluster of the Node. Nil where none are known; policies that have
 	// some as peers are refused there.
-	Services *Services
+	Services *services.Frontends
 	// Computed reports whether the controller has taken a Pod into account; nil if that cannot be
 	// told. New Pods of the namespaces Essential do not wait for a controller that does not answer.
 	Computed  func(ctx context.Context, namespace, name string) (bool, error)
@@ -130,14 +140,14 @@ type Options struct {
 	KeepEstablished bool
 	// Forwarded judges what only passes through the host, which is no Node, as well.
 	Forwarded bool
-	Store     *Store
+	Store     *disk.Store
 	// Failsafe returns the flows that no policy may cut. While it fails, those that it returned
 	// last count.
 	Failsafe func(ctx context.Context) ([]nft.Failsafe, error)
 	// Names knows the addresses of domain names; without it policies that name some are refused.
-	Names *Names
+	Names *fqdn.Names
 	// PacketLog is what writes what policies want logged.
-	PacketLog *PacketLog
+	PacketLog *packetlog.Log
 	// Traffic records connections; nil records none. With it, everything that is denied is logged
 	// for it, whether a policy wants that or not.
 	Traffic *traffic.Recorder
@@ -164,114 +174,122 @@ type Options struct {
 
 // Agent is the agent of a host.
 type Agent struct {
-	Options
-	mirror   *enforcer.Mirror
-	compiler nft.Compiler
-	wake     chan struct{}
-	metrics  *Metrics
+	options Options
+	mirror  *enforcer.Mirror
+	wake    chan struct{}
+	metrics *Metrics
+	// board is what others read of it.
+	board board
 
-	// The rest up to mu is of the goroutine of Run.
+	// The rest is of the goroutine of Run.
 
 	// wanted is what is to be enforced: received, or loaded; nil before either.
 	wanted *enforcer.Computed
 	// version is that of the mirror of which wanted is; 0 if it was loaded.
-	version uint64
-	// good are the policies that were expressed last, as they were then.
-	good map[string]*v1beta2.NetworkPolicy
-	// compiled is what a program was made of last, with the groups that these policies name.
-	compiled enforcer.Computed
+	version  uint64
 	failsafe []nft.Failsafe
 	loaded   bool
 	// bare tells that there was nothing when the agent started, neither kept nor in the kernel.
-	bare    bool
-	program *nft.Program
-	// revision is that of the program, or before there is one of what was loaded.
-	revision  uint64
-	published map[string]v1beta2.NetworkPolicyNodeStatus
-	// reported is what published was made of.
-	reported reported
-	begun    int
+	bare bool
 	// refused is why the agent must end: another one guards the host.
 	refused error
 	// dirty tells that the table must be written, or that it is not known what it holds.
-	dirty      bool
-	generation uint32
-	audited    time.Time
-	// surveyed is the generation at which the filters of others were read; unsurveyed tells that
-	// they must be read in any case.
-	surveyed   uint32
-	unsurveyed bool
-	// filters are those of others that the log has told, without their numbers of rules.
-	filters []kernel.Filter
+	dirty bool
+	// tried is the version that the last trial was about; 0 to try the same one again.
+	tried uint64
+	// sealing encrypts what is between Nodes where another plugin makes the network; nil for not.
+	sealing *nodenetwork.Network
+	// compilation makes programs, force is the one in force, and audit what others have changed.
+	compilation compilation
+	force       force
+	audit       audit
+	// admission lets new Pods wait for their policies; nil on a VM.
+	admission *admission.Admission
+	reporting reporting
+	probing   probing
+	telling   telling
+	counting  counting
+	settings  settings
+	// heed is what is known of the cloud around the host.
+	heed    heed
+	cutting cutting
+	memory  memory
+	// saving is what writes to the disk meanwhile.
+	saving saving
+}
+
+// force is what is in force in the kernel.
+type force struct {
+	// program is nil before there is one, and revision is that of it, or then of what was loaded.
+	program  *ruleset.Program
+	revision uint64
 	// applied is the release that the program is made for.
 	applied time.Time
 	// effective is what the program is made of, released or not.
 	effective *enforcer.Computed
-	probing   probing
-	telling   telling
-	asking    asking
-	// tried is the version that the last trial was about; 0 to try the same one again.
-	tried uint64
-	// names is the version of what is known of names that the program is made with.
-	names uint64
-	// pods is the version of the Pods of the Node that the program is made with.
-	pods uint64
-	// services is where Services are reached that the program is made with.
+	// names is the version of what is known of names that the program is made with, pods that of
+	// the Pods of the Node, services where Services are reached, and leads where connections to
+	// them go.
+	names    uint64
+	pods     uint64
 	services map[string][]nft.Frontend
-	// sealing encrypts what is between Nodes where another plugin makes the network; nil for not.
-	sealing *Network
-	// leads is where connections to Services go that the program is made with.
 	leads    *nft.Balanced
-	counting counting
-	settings settings
-	// heed is what is known of the cloud around the host.
-	heed heed
-	// cutAt is when connections are to be judged again, zero for not at all, and lastCut when they
-	// were judged last.
-	cutAt, lastCut time.Time
-	// trimAt is when memory is given back, zero for not at all.
-	trimAt time.Time
-	// gaveBack is when pages of the program were given back.
-	gaveBack time.Time
-	// saving is what writes to the disk meanwhile.
-	saving saving
+}
 
-	mu       sync.Mutex
-	released time.Time
-	// heard is when something was heard that is not in force yet; zero for nothing.
-	heard  time.Time
-	status Status
-	judge  *nft.Program
-	// judgeSince is since when that is in force.
-	judgeSince time.Time
-	// logs are the rules that log, formerLogs those before the last change.
-	logs, formerLogs map[string]nft.Origin
+// cutting is when established connections are judged.
+type cutting struct {
+	// at is when they are to be judged again, zero for not at all, and last when they were.
+	at, last time.Time
 }
 
 // New returns an agent that does nothing before Run.
 func New(o Options) *Agent {
-	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]*v1beta2.NetworkPolicy{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
+	o.ConfirmWithin = cmp.Or(o.ConfirmWithin, confirmWithin)
+	a := &Agent{options: o, wake: make(chan struct{}, 1), reporting: reporting{published: map[string]v1beta2.NetworkPolicyNodeStatus{}}}
+	a.compilation.good = map[string]*v1beta2.NetworkPolicy{}
 	if o.Network != nil && o.Pods != nil {
-		o.Pods.network, o.Pods.makes = o.Network.current, o.Network.makes()
-		o.Network.changed, o.Network.pods, o.Network.bandwidth.of = o.Pods.poke, o.Pods.addressesInAPI, o.Pods.shapes
-		if o.Network.makes() {
-			o.Pods.shaped = o.Network.poke
+		var shaped func()
+		if o.Network.Makes() {
+			shaped = o.Network.Wake
 		}
+		o.Pods.OfNetwork(o.Network.Rules, o.Network.Makes(), shaped)
+		o.Network.OfPods(o.Pods.Wake, o.Pods.AddressesInAPI, o.Pods.Shapes)
 	}
-	if o.Network != nil && !o.Network.makes() {
-		a.sealing, a.Network = o.Network, nil
+	if o.Network != nil && !o.Network.Makes() {
+		a.sealing, a.options.Network = o.Network, nil
 	}
-	a.compiler.LogDenied, a.compiler.Forwarded = o.Traffic != nil, o.Forwarded
+	a.compilation.compiler.LogDenied, a.compilation.compiler.Forwarded = o.Traffic != nil, o.Forwarded
 	if o.Balancing != nil && o.Pods != nil {
-		o.Balancing.changed, o.Balancing.hostPorts = a.poke, o.Pods.hostPorts
-		o.Pods.others = o.Balancing.poke
+		o.Balancing.OfPods(o.Pods.HostPorts, a.poke)
+		o.Pods.OnOthers(o.Balancing.Wake)
 	}
 	a.metrics = newMetrics(a)
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)
-	a.saving.results, a.asking.turn = make(chan error, 1), make(chan struct{}, 1)
+	a.saving.results = make(chan error, 1)
 	a.probing.results, a.telling.results, a.counting.results = make(chan probed, 1), make(chan told, 1), make(chan counted, 1)
-	a.status = Status{Key: o.Key, State: StateStarting, JudgesForwarded: o.Forwarded}
+	if o.Pods != nil {
+		a.admission = admission.New(a.admissionOptions())
+	}
+	a.board.status = Status{Key: o.Key, State: StateStarting, JudgesForwarded: o.Forwarded}
 	return a
+}
+
+// Admit takes in what a runtime says of a new Pod, and returns when the policies on the Pod are in
+// force, as Admission.Admit does.
+func (a *Agent) Admit(ctx context.Context, about cni.Attachment) error {
+	return a.admission.Admit(ctx, about)
+}
+
+func (a *Agent) admissionOptions() admission.Options {
+	o := a.options
+	out := admission.Options{
+		Key: o.Key, Pods: o.Pods, Source: o.Follower.Source, Current: a.mirror.Current, Computed: o.Computed, Essential: o.Essential,
+		Failing: func() string { return a.board.now().Error }, Clock: o.Clock, Log: o.Log,
+	}
+	if o.Network != nil {
+		out.Connect = o.Network.Connect // the addresses are closed as all that are nobody's
+	}
+	return out
 }
 
 func (a *Agent) poke() {
@@ -294,32 +312,32 @@ func (a *Agent) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.mirror.Run(ctx) })
 	defer func() { end(); running.Wait() }()
-	look, info := a.Clock.NewTicker(lookInterval), a.Clock.NewTicker(infoInterval)
+	look, info := a.options.Clock.NewTicker(lookInterval), a.options.Clock.NewTicker(infoInterval)
 	defer look.Stop()
 	defer info.Stop()
-	a.surveyNow()
+	a.survey()
 	a.readSettings()
-	var names chan struct{} // nothing comes from nil
-	if a.Names != nil {
-		names = a.Names.news
+	var names <-chan struct{} // nothing comes from nil
+	if a.options.Names != nil {
+		names = a.options.Names.News()
 	}
-	var pods chan struct{}
-	if a.Pods != nil {
-		pods = a.Pods.news
-		running.Go(func() { a.Pods.Run(ctx) })
+	var pods <-chan struct{}
+	if a.options.Pods != nil {
+		pods = a.options.Pods.News()
+		running.Go(func() { a.options.Pods.Run(ctx) })
 	}
-	for _, n := range []*Network{a.Network, a.sealing} {
+	for _, n := range []*nodenetwork.Network{a.options.Network, a.sealing} {
 		if n != nil {
 			running.Go(func() { n.Run(ctx) })
 		}
 	}
-	if a.Balancing != nil {
-		running.Go(func() { a.Balancing.Run(logr.NewContext(ctx, a.Log)) })
+	if a.options.Balancing != nil {
+		running.Go(func() { a.options.Balancing.Run(logr.NewContext(ctx, a.options.Log)) })
 	}
-	var services chan struct{}
-	if a.Services != nil {
-		services = a.Services.news
-		running.Go(func() { a.Services.Run(ctx) })
+	var services <-chan struct{}
+	if a.options.Services != nil {
+		services = a.options.Services.News()
+		running.Go(func() { a.options.Services.Run(ctx) })
 	}
 	turn := func() (over bool) {
 		select {
@@ -332,32 +350,34 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-names:
 		case <-services:
 		case <-pods:
-			a.Pods.refresh()
+			a.options.Pods.Refresh()
 		case <-look.C():
 			a.look()
-			a.trim()
+			a.memory.giveBack(a.options.Clock.Now())
 			a.saveSoon()
-			if a.Pods != nil {
-				a.Pods.settle()
+			if a.options.Pods != nil {
+				a.options.Pods.Settle()
 			}
 			a.forgetNames()
-			a.survey()
+			if a.audit.due(a.options.Table) {
+				a.survey()
+			}
 			a.readSettings()
 			a.probe(ctx)
 		case r := <-a.probing.results:
 			a.answered(r)
 		case <-info.C():
 			a.lookUp(ctx)
-			a.surveyNow()
-			if a.cutAt.IsZero() { // conntrack may have forgotten connections, or others made it forget
-				a.cutAt = a.Clock.Now()
+			a.survey()
+			if a.cutting.at.IsZero() { // conntrack may have forgotten connections, or others made it forget
+				a.cutting.at = a.options.Clock.Now()
 			}
-			if a.trimAt.IsZero() { // what little things leave in a minute
-				a.trimAt = a.Clock.Now()
+			if a.memory.trimAt.IsZero() { // what little things leave in a minute
+				a.memory.trimAt = a.options.Clock.Now()
 			}
-			if a.Pods != nil { // how their packets go may have changed
-				a.Pods.age()
-				a.Pods.refresh()
+			if a.options.Pods != nil { // how their packets go may have changed
+				a.options.Pods.Age()
+				a.options.Pods.Refresh()
 			}
 		case t := <-a.telling.results:
 			a.wasTold(t)
@@ -395,14 +415,14 @@ func (a *Agent) forever(ctx context.Context, turn func() (over bool)) error {
 			continue
 		}
 		pause = min(max(2*pause, faultPause), longFaultPause)
-		a.Log.Error(fault, "A panic was recovered, trying again", "in", pause.String(), "stack", recovered.StackOf(fault))
-		a.change(func(s *Status) { s.Error = fault.Error() })
+		a.options.Log.Error(fault, "A panic was recovered, trying again", "in", pause.String(), "stack", recovered.StackOf(fault))
+		a.board.change(func(s *Status) { s.Error = fault.Error() })
 		a.dirty = true
 		_ = recovered.Do(func() { a.tell(ctx) })
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.Clock.After(pause):
+		case <-a.options.Clock.After(pause):
 			a.poke()
 		}
 	}
@@ -417,72 +437,63 @@ func (a *Agent) Load(ctx context.Context) error {
 	if a.refused != nil {
 		return a.refused
 	}
-	return errors.Join(a.loadError(), a.applyError())
-}
-
-func (a *Agent) loadError() error {
-	if e := a.Status().StoreError; e != "" {
-		return errors.New(e)
+	var errs []error
+	s := a.Status()
+	for _, text := range []string{s.StoreError, s.Error} {
+		if text != "" {
+			errs = append(errs, errors.New(text))
+		}
 	}
-	return nil
-}
-
-func (a *Agent) applyError() error {
-	if e := a.Status().Error; e != "" {
-		return errors.New(e)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // restore enforces what was kept, if anything was.
 func (a *Agent) restore(ctx context.Context) {
 	a.lookUp(ctx)
-	kept, err := a.Store.Load()
+	kept, err := a.options.Store.Load()
 	if err != nil {
-		a.Log.Error(err, "What was enforced last cannot be loaded")
-		a.change(func(s *Status) { s.StoreError = err.Error() })
+		a.options.Log.Error(err, "What was enforced last cannot be loaded")
+		a.board.change(func(s *Status) { s.StoreError = err.Error() })
 		return
 	}
-	inKernel, there, err := a.Table.Revision()
+	inKernel, there, err := a.options.Table.Revision()
 	if errors.Is(err, kernel.ErrOwned) {
 		a.refused = err
 		return
 	}
 	if err != nil {
-		a.Log.Error(err, "It is not known which revision the kernel has")
+		a.options.Log.Error(err, "It is not known which revision the kernel has")
 	}
-	a.Store.Reached(inKernel)
+	a.options.Store.Reached(inKernel)
 	a.bare = err == nil && !there && (kept == nil || kept.Computed == nil)
 	if kept == nil {
 		return
 	}
-	if kept.Key != a.Key {
-		a.Store.Discard()
-		a.change(func(s *Status) { s.StoreError = "what is kept was computed for " + kept.Key + " and is not enforced" })
+	if kept.Key != a.options.Key {
+		a.options.Store.Discard()
+		a.board.change(func(s *Status) { s.StoreError = "what is kept was computed for " + kept.Key + " and is not enforced" })
 		return
 	}
-	a.mu.Lock()
-	a.released = kept.ReleasedUntil
-	a.mu.Unlock()
-	if a.Names != nil {
-		a.Names.restore(kept.Names)
+	a.board.release(kept.ReleasedUntil)
+	if a.options.Names != nil {
+		a.options.Names.Restore(kept.Names)
 	}
-	if a.Pods != nil {
-		a.Pods.restore(kept)
+	if a.options.Pods != nil {
+		a.options.Pods.Restore(kept)
 	}
-	if a.Network != nil {
-		a.Network.restore(kept.Network)
+	if a.options.Network != nil {
+		a.options.Network.Restore(kept)
 	}
-	if a.Services != nil {
-		a.Services.restore(kept.Services)
+	if a.options.Services != nil {
+		a.options.Services.Restore(kept.Services)
 	}
-	if a.Failsafe != nil && a.Status().FailsafeError != "" {
+	if a.options.Failsafe != nil && a.Status().FailsafeError != "" {
 		a.failsafe = former(a.failsafe, kept.Failsafe)
-		a.change(func(s *Status) { s.Failsafe = a.failsafe })
+		a.board.change(func(s *Status) { s.Failsafe = a.failsafe })
 	}
 	if why := apart(kept.Revision, inKernel); there && why != "" {
-		a.Log.Info("What is kept on disk is not enforced, and the rules in the kernel stay until the controller answers", "reason", why)
-		a.change(func(s *Status) {
+		a.options.Log.Info("What is kept on disk is not enforced, and the rules in the kernel stay until the controller answers", "reason", why)
+		a.board.change(func(s *Status) {
 			s.StoreError = why + ", so it is not enforced, and the rules in the kernel stay until the controller answers"
 		})
 		return
@@ -490,7 +501,7 @@ func (a *Agent) restore(ctx context.Context) {
 	if kept.Computed == nil {
 		return
 	}
-	a.wanted, a.dirty, a.loaded, a.revision = kept.Computed, true, true, kept.Revision
+	a.wanted, a.dirty, a.loaded, a.force.revision = kept.Computed, true, true, kept.Revision
 	a.step(ctx)
 }
 
@@ -509,84 +520,38 @@ func apart(kept, inKernel uint64) string {
 
 // record keeps what is to be in force, on the disk before it is in the kernel, and returns its
 // revision. What cannot be written is enforced nevertheless.
-func (a *Agent) record(kept Kept) uint64 {
-	revision, err := a.Store.Record(kept, a.Clock.After(recordWait))
+func (a *Agent) record(kept disk.State) uint64 {
+	revision, err := a.options.Store.Record(kept, a.options.Clock.After(recordWait))
 	if err != nil {
-		a.Log.Error(err, "What is enforced next is not on the disk before; if the host loses power now, what was enforced before comes back")
-		a.change(func(s *Status) { s.StoreError = err.Error() })
+		a.options.Log.Error(err, "What is enforced next is not on the disk before; if the host loses power now, what was enforced before comes back")
+		a.board.change(func(s *Status) { s.StoreError = err.Error() })
 	}
 	return revision
 }
 
-// trim gives memory back when it is time for that.
-func (a *Agent) trim() {
-	now := a.Clock.Now()
-	switch {
-	case !a.trimAt.IsZero() && !now.Before(a.trimAt):
-		a.trimAt, a.gaveBack = time.Time{}, now
-		go func() { // which takes a while
-			debug.FreeOSMemory()
-			program.GiveBack()
-		}()
-	case now.Sub(a.gaveBack).Abs() >= giveBackInterval:
-		a.gaveBack = now
-		go program.GiveBack()
-	}
-}
-
 // look finds out whether somebody else has changed something.
 func (a *Agent) look() {
-	if a.program == nil || a.dirty {
-		return
-	}
-	now := a.Clock.Now()
-	generation, err := a.Table.Generation()
-	changed := err != nil || generation != a.generation
-	if changed && (!a.Table.Owned() || now.Sub(a.audited) >= auditInterval) {
-		a.Table.Forget()
+	if a.force.program != nil && !a.dirty && a.audit.foreign(a.options.Table, a.options.Clock.Now()) {
+		a.options.Table.Forget()
 		a.dirty = true
 	}
 }
 
-// generationAfter notes the generation after a write of our own, which is one change. What others
-// have changed at the same moment is still to be looked at.
-func (a *Agent) generationAfter(w kernel.Written) {
-	before := a.generation
-	if w.Messages > 0 {
-		before++
-	}
-	now, err := a.Table.Generation()
-	if a.generation = now; err != nil {
-		a.dirty = true
-	}
-	a.unsurveyed = a.unsurveyed || err != nil || now != before
-}
-
-// survey reads the filters of others, if somebody else has changed something since, or reading them
-// has failed.
+// survey reads the filters of others.
 func (a *Agent) survey() {
-	if generation, err := a.Table.Generation(); err == nil && !a.unsurveyed && (generation == a.generation || generation == a.surveyed) {
-		return
-	} else if err == nil {
-		a.surveyed = generation
-	}
-	a.surveyNow()
-}
-
-func (a *Agent) surveyNow() {
-	if a.Balancing != nil && a.Balancing.leads() {
-		beside, err := a.Table.KubeProxy()
-		if err == nil && beside == "" && a.Pods != nil {
-			if node, _ := a.Pods.current(); node != nil && node.IPVS {
+	if a.options.Balancing != nil && a.options.Balancing.Leads() {
+		beside, err := a.options.Table.KubeProxy()
+		if err == nil && beside == "" && a.options.Pods != nil {
+			if node, _ := a.options.Pods.Current(); node != nil && node.IPVS {
 				beside = "mode IPVS"
 			}
 		}
-		a.Balancing.isBeside(beside, err)
+		a.options.Balancing.SetBeside(beside, err)
 	}
-	found, err := a.Table.Foreign()
-	a.unsurveyed = err != nil
+	found, err := a.options.Table.Foreign()
+	a.audit.unsurveyed = err != nil
 	if err != nil {
-		a.change(func(s *Status) { s.ForeignError = textOf(err) })
+		a.board.change(func(s *Status) { s.ForeignError = errtext.Of(err) })
 		return
 	}
 	var texts []string
@@ -596,45 +561,45 @@ func (a *Agent) surveyNow() {
 	}
 	// How many rules they have is for the status alone: on a Node the proxy of Services changes its
 	// rules all the time.
-	if changed := !slices.Equal(a.filters, found); changed && len(found) == 0 {
-		a.Log.Info("Nobody else filters the traffic of this host any more")
+	if changed := !slices.Equal(a.audit.filters, found); changed && len(found) == 0 {
+		a.options.Log.Info("Nobody else filters the traffic of this host any more")
 	} else if changed {
-		a.Log.Info("Others filter the traffic of this host, too; what they drop stays dropped whatever policies allow", "filters", texts)
+		a.options.Log.Info("Others filter the traffic of this host, too; what they drop stays dropped whatever policies allow", "filters", texts)
 	}
-	a.filters = found
+	a.audit.filters = found
 	var names []string
 	for _, f := range found {
 		names = append(names, f.String())
 	}
-	a.change(func(s *Status) { s.Foreign, s.ForeignError, s.filters = texts, "", names })
+	a.board.change(func(s *Status) { s.Foreign, s.ForeignError, s.filters = texts, "", names })
 }
 
 // forgetNames drops addresses of names that count no more, but for those that the host still has
 // connections with.
 func (a *Agent) forgetNames() {
-	if a.Names == nil || len(a.Names.expired()) == 0 {
+	if a.options.Names == nil || len(a.options.Names.Expired()) == 0 {
 		return
 	}
 	peers := map[netip.Addr]bool{}
-	if a.Connections != nil {
+	if a.options.Connections != nil {
 		var err error
-		if peers, err = a.Connections.Peers(); err != nil {
-			a.Log.Info("It cannot be read with whom the host has connections, so addresses of names count on", "reason", err.Error())
+		if peers, err = a.options.Connections.Peers(); err != nil {
+			a.options.Log.Info("It cannot be read with whom the host has connections, so addresses of names count on", "reason", err.Error())
 			return
 		}
 	}
-	a.Names.forget(func(addr netip.Addr) bool { return peers[addr] })
+	a.options.Names.Forget(func(addr netip.Addr) bool { return peers[addr] })
 }
 
 // lookUp renews the failsafe flows.
 func (a *Agent) lookUp(ctx context.Context) {
-	if a.Failsafe == nil {
+	if a.options.Failsafe == nil {
 		return
 	}
-	flows, err := a.Failsafe(ctx)
-	a.change(func(s *Status) { s.FailsafeError = textOf(err) })
+	flows, err := a.options.Failsafe(ctx)
+	a.board.change(func(s *Status) { s.FailsafeError = errtext.Of(err) })
 	if err != nil {
-		a.Log.Info("The addresses of failsafe flows cannot be looked up, those known count on", "reason", err.Error())
+		a.options.Log.Info("The addresses of failsafe flows cannot be looked up, those known count on", "reason", err.Error())
 		if len(a.failsafe) > 0 {
 			return
 		}
@@ -642,7 +607,7 @@ func (a *Agent) lookUp(ctx context.Context) {
 	if !slices.EqualFunc(flows, a.failsafe, sameFailsafe) {
 		a.failsafe, a.dirty = flows, true
 	}
-	a.change(func(s *Status) { s.Failsafe = a.failsafe })
+	a.board.change(func(s *Status) { s.Failsafe = a.failsafe })
 }
 
 // former returns what was found and, of those that the agent finds out by itself, what was kept and
@@ -664,88 +629,81 @@ func sameFailsafe(f, g nft.Failsafe) bool {
 
 // step brings the kernel to what is wanted now.
 func (a *Agent) step(ctx context.Context) {
-	heard := a.heardSince()
+	heard := a.board.heardSince()
 	if c, version, err := a.mirror.Current(); err == nil && version != a.version {
 		a.wanted, a.version, a.dirty, a.loaded = &c, version, true, false
 	}
-	if a.wanted == nil && a.bare && a.Network != nil && a.Network.current() != nil {
+	if a.wanted == nil && a.bare && a.options.Network != nil && a.options.Network.Rules() != nil {
 		// The Pod of the controller may have to leave the Node before the controller can say
 		// anything. Others wait for it, and are closed.
 		a.wanted, a.dirty, a.loaded = &enforcer.Computed{}, true, true
 	}
-	a.expire()
-	if a.Names != nil {
-		if _, version := a.Names.current(); version != a.names {
+	if a.board.expire(a.options.Clock.Now()) {
+		a.options.Log.Info("The release is over, policies are enforced again")
+	}
+	if a.options.Names != nil {
+		if _, version := a.options.Names.Current(); version != a.force.names {
 			a.dirty = true
 		}
 	}
 	ready := a.wanted != nil
-	if a.Pods != nil {
-		node, version := a.Pods.current()
-		a.dirty = a.dirty || version != a.pods
+	if a.options.Pods != nil {
+		node, version := a.options.Pods.Current()
+		a.dirty = a.dirty || version != a.force.pods
 		ready = ready && node != nil
 	}
-	a.dirty = a.dirty || a.balanced() != a.leads
-	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil()) || !sameFrontends(a.frontends(), a.services)
+	a.dirty = a.dirty || a.balanced() != a.force.leads
+	a.dirty = a.dirty || !a.force.applied.Equal(a.board.releasedUntil()) || !sameFrontends(a.frontends(), a.force.services)
 	if a.dirty && ready {
 		a.enforce(ctx, heard)
-	} else if !a.cutAt.IsZero() && !a.Clock.Now().Before(a.cutAt) {
-		a.cutAt = time.Time{}
+	} else if !a.cutting.at.IsZero() && !a.options.Clock.Now().Before(a.cutting.at) {
+		a.cutting.at = time.Time{}
 		a.cut(ctx)
 	}
 	a.show()
 }
 
-// expire ends a release whose time is over.
-func (a *Agent) expire() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.released.IsZero() && !a.Clock.Now().Before(a.released) {
-		a.Log.Info("The release is over, policies are enforced again")
-		a.released = time.Time{}
-	}
-}
-
 // Release stops enforcing until a time, or begins again with the zero time. It returns when this is
 // kept on disk; it takes effect also if that fails.
 func (a *Agent) Release(until time.Time) error {
-	a.mu.Lock()
-	a.released = until
-	a.mu.Unlock()
-	a.Log.Info("Somebody on the host releases it", "until", until)
-	err := a.Store.Release(a.Key, until)
+	a.board.release(until)
+	a.options.Log.Info("Somebody on the host releases it", "until", until)
+	err := a.options.Store.Release(a.options.Key, until)
 	a.poke()
 	return err
 }
 
-func (a *Agent) releasedUntil() time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.released
+// compile makes a program of what is to be in force, and returns what it was made of as well.
+func (a *Agent) compile(known nft.Input) (enforcer.Computed, nft.Result) {
+	if a.held() {
+		former := a.probing.trial.former
+		return former, a.compilation.plain(former, known)
+	}
+	return a.compilation.compile(*a.wanted, a.force.effective, known)
 }
 
 // enforce compiles and writes what was first heard of at a time; zero if it was not heard of.
 func (a *Agent) enforce(ctx context.Context, heard time.Time) {
-	begun := a.Clock.Now()
+	begun := a.options.Clock.Now()
 	var known *nft.Names
 	var knownVersion uint64
-	if a.Names != nil {
-		known, knownVersion = a.Names.current()
+	if a.options.Names != nil {
+		known, knownVersion = a.options.Names.Current()
 	}
 	var node *nft.Node
 	var podsVersion uint64
-	if a.Pods != nil {
-		node, podsVersion = a.Pods.current()
+	if a.options.Pods != nil {
+		node, podsVersion = a.options.Pods.Current()
 	}
 	services := a.frontends()
 	balanced := a.balanced()
 	effective, result := a.compile(nft.Input{Failsafe: a.failsafe, Names: known, Node: node, Services: services, Balanced: balanced})
 	program := result.Program
-	released := a.releasedUntil()
+	released := a.board.releasedUntil()
 	if !released.IsZero() {
-		program = nft.Released(result.Program)
+		program = ruleset.Released(result.Program)
 	}
-	isolates := Isolated{result.Isolated[nft.Ingress], result.Isolated[nft.Egress]}
+	isolates := Isolated{result.Isolated[ruleset.Ingress], result.Isolated[ruleset.Egress]}
 	was := a.isolated(isolates)
 	if !released.IsZero() {
 		isolates = Isolated{}
@@ -756,28 +714,28 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		}
 		return
 	}
-	var names map[string][]NameAddress
-	if a.Names != nil {
-		names = a.Names.kept()
+	var names map[string][]fqdn.Address
+	if a.options.Names != nil {
+		names = a.options.Names.Kept()
 	}
-	kept := Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Services: services, Failsafe: a.failsafe}
-	if a.Pods != nil {
-		kept.Attachments = a.Pods.settled()
-		kept.HostPorts, _ = a.Pods.hostPorts()
-		if a.Pods.blind() { // what is known is not all
+	kept := disk.State{Key: a.options.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Services: services, Failsafe: a.failsafe}
+	if a.options.Pods != nil {
+		kept.Attachments = a.options.Pods.SettledAttachments()
+		kept.HostPorts, _ = a.options.Pods.HostPorts()
+		if a.options.Pods.Blind() { // what is known is not all
 			kept.Node = nil
 		}
 	}
-	if a.Network != nil {
-		kept.Network = a.Network.kept()
+	if a.options.Network != nil {
+		kept.Network = a.options.Network.Kept()
 	}
-	former := a.program
-	change := nft.Diff(former, program.WithRevision(a.revision))
-	repair := a.program != nil && change.Empty()
-	revision := a.revision
-	if loaded := a.program == nil && a.loaded; repair || loaded {
+	former := a.force.program
+	change := ruleset.Diff(former, program.WithRevision(a.force.revision))
+	repair := a.force.program != nil && change.Empty()
+	revision := a.force.revision
+	if loaded := a.force.program == nil && a.loaded; repair || loaded {
 		kept.Revision = revision
-		a.Store.Keep(kept)
+		a.options.Store.Keep(kept)
 	} else {
 		revision = a.record(kept)
 	}
@@ -786,59 +744,61 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if !repair {
 		a.countBefore(change)
 	}
-	w, err := a.Table.Apply(program)
+	w, err := a.options.Table.Apply(program)
 	if err != nil {
-		a.change(func(s *Status) { s.Error = err.Error() })
-		a.hearAgain(heard)
+		a.board.change(func(s *Status) { s.Error = err.Error() })
+		a.board.hearAgain(heard)
 		if errors.Is(err, kernel.ErrOwned) {
 			a.refused = err
 			return
 		}
-		a.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
+		a.options.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
 		return
 	}
 	if w.Messages > largeWrite {
-		a.trimAt = a.Clock.Now().Add(trimAfter)
+		a.memory.trimAt = a.options.Clock.Now().Add(trimAfter)
 	}
 	if w.Messages > 0 && released.IsZero() && a.tried != a.version {
-		a.changed(a.effective)
+		a.changed(a.force.effective)
 	}
 	a.tried = a.version
 	if !released.IsZero() {
 		a.probing.trial = nil
 	}
-	a.revision = revision
-	a.dirty, a.program, a.applied, a.effective, a.pods, a.services = false, program, released, &effective, podsVersion, services
-	if a.Names != nil {
-		a.names = knownVersion
-		a.Names.inForce(result.Program.Names, knownVersion)
+	a.force.revision = revision
+	a.dirty, a.force.program, a.force.applied, a.force.effective, a.force.pods, a.force.services = false, program, released, &effective, podsVersion, services
+	if a.options.Names != nil {
+		a.force.names = knownVersion
+		a.options.Names.InForce(result.Program.Names, knownVersion)
 	}
-	if a.Pods != nil {
-		a.Pods.enforced(podsVersion)
+	if a.options.Pods != nil {
+		a.options.Pods.Enforced(podsVersion)
 	}
-	a.audited = a.Clock.Now()
-	a.generationAfter(w)
+	a.audit.audited = a.options.Clock.Now()
+	if !a.audit.wrote(a.options.Table, w) {
+		a.dirty = true
+	}
 	a.led(balanced)
 	if repair && w.Messages > 0 {
-		a.Log.Info("Somebody else has changed our table, it is as it was again", "chains", w.Chains, "rules", w.Rules, "elements", w.Elements)
+		a.options.Log.Info("Somebody else has changed our table, it is as it was again", "chains", w.Chains, "rules", w.Rules, "elements", w.Elements)
 	}
-	logs := a.logs
-	if a.logs == nil || change.Logs(former) {
+	logs := a.board.logs
+	if a.board.logs == nil || change.Logs(former) {
 		logs = program.Logs()
 	}
-	recovered.Holding(&a.mu, func() {
-		if a.judge = program; w.Messages > 0 || a.judgeSince.IsZero() {
-			a.judgeSince = a.audited
+	recovered.Holding(&a.board.mu, func() {
+		if a.board.judge = program; w.Messages > 0 || a.board.judgeSince.IsZero() {
+			a.board.judgeSince = a.audit.audited
 		}
-		if !maps.Equal(logs, a.logs) {
-			a.formerLogs, a.logs = a.logs, logs
+		if !maps.Equal(logs, a.board.logs) {
+			a.board.formerLogs, a.board.logs = a.board.logs, logs
 		}
-		s := &a.status
+		s := &a.board.status
 		s.Error = ""
-		s.Owned = a.Table.Owned()
+		s.Owned = a.options.Table.Owned()
 		s.KernelLacks = nil
-		for _, f := range a.Table.Lacks() {
-			if f == kernel.FeatureKinds && !a.Forwarded {
+		for _, f := range a.options.Table.Lacks() {
+			if f == kernel.FeatureKinds && !a.options.Forwarded {
 				continue
 			}
 			s.KernelLacks = append(s.KernelLacks, f.String())
@@ -847,9 +807,9 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
 		s.Pods, s.Evaded = podsStatus(node, result), len(result.Bypassed)
 		if w.Messages > 0 {
-			s.LastWrite = metav1.NewTime(a.audited)
-			s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()
-			a.measure(heard, begun, a.audited)
+			s.LastWrite = metav1.NewTime(a.audit.audited)
+			s.LastWriteMilliseconds = a.audit.audited.Sub(begun).Milliseconds()
+			a.metrics.changed(heard, begun, a.audit.audited)
 			if repair {
 				s.Repairs++
 			}
@@ -860,8 +820,8 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if w.Messages > 0 {
 		// A second time for connections that were being made while the rules changed. Where changes
 		// come fast, all connections are read once a second.
-		a.cutAt = a.Clock.Now().Add(cutAgain)
-		if since := a.Clock.Now().Sub(a.lastCut); since < 0 || since >= cutAgain {
+		a.cutting.at = a.options.Clock.Now().Add(cutAgain)
+		if since := a.options.Clock.Now().Sub(a.cutting.last); since < 0 || since >= cutAgain {
 			a.cut(ctx)
 		}
 	}
@@ -869,27 +829,20 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 
 // cut makes established connections obey.
 func (a *Agent) cut(ctx context.Context) {
-	if a.Connections == nil || a.KeepEstablished || a.program == nil {
+	if a.options.Connections == nil || a.options.KeepEstablished || a.force.program == nil {
 		return
 	}
-	a.lastCut = a.Clock.Now()
-	n, err := a.Connections.Cut(ctx, a.program)
-	if err != nil && !errors.Is(err, kernel.ErrUnlabelled) {
-		a.cutAt = a.Clock.Now().Add(cutAgain)
-		a.Log.Error(err, "Established connections could not be judged, trying again")
+	a.cutting.last = a.options.Clock.Now()
+	n, err := a.options.Connections.Cut(ctx, a.force.program)
+	if err != nil && !errors.Is(err, conntrack.ErrUnlabelled) {
+		a.cutting.at = a.options.Clock.Now().Add(cutAgain)
+		a.options.Log.Error(err, "Established connections could not be judged, trying again")
 	}
 	if n > 0 {
-		a.Log.Info("Established connections were ended that policies do not allow", "connections", n)
+		a.options.Log.Info("Established connections were ended that policies do not allow", "connections", n)
 	}
-	a.change(func(s *Status) {
+	a.board.change(func(s *Status) {
 		s.ConnectionsCut += n
-		s.ConnectionsError = textOf(err)
+		s.ConnectionsError = errtext.Of(err)
 	})
-}
-
-func textOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

@@ -20,9 +20,16 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/disk"
+	"github.com/nephele-io/nephele/internal/agent/fqdn"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/agent/nodenetwork"
+	"github.com/nephele-io/nephele/internal/agent/pods"
+	"github.com/nephele-io/nephele/internal/agent/services"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -65,7 +72,7 @@ func (r *reports) of(name string) v1beta2.NetworkPolicyNodeStatus {
 
 // fixture is a host with an agent, a peer, and who computes policies.
 type fixture struct {
-	t          *testing.T
+	t          testing.TB
 	host, peer *nfttest.Host
 	engine     *policy.Engine
 	source     *source
@@ -80,24 +87,26 @@ type fixture struct {
 	log         logr.Logger // discards unless a test sets it
 	yield       func(context.Context, agent.Isolated) (bool, error)
 	info        func(context.Context, *agent.Status) error
-	names       *agent.Names
+	names       *fqdn.Names
 	dir         string
 	table       *kernel.Table
-	connections *kernel.Connections
+	connections *conntrack.Connections
 	port        uint16
 	// peerEnd is that of a connection that the host has made.
 	peerEnd net.Conn
 	// key is that of the agent, pods makes what follows the Pods of a Node; nil on a VM.
 	key  string
-	pods func() *agent.Pods
+	pods func() *pods.Pods
 	// network makes that of a Node; nil where another plugin does.
-	network func() *agent.Network
+	network func() *nodenetwork.Network
+	// made is the network of the agent that was started last.
+	made *nodenetwork.Network
 	// balancing leads connections to Services; nil where nobody does.
-	balancing func() *agent.Balancing
+	balancing func() *services.Balancing
 	// local are addresses of the host besides.
 	local []netip.Addr
 	// services make those of its cluster.
-	services func() *agent.Services
+	services func() *services.Frontends
 	// computed and essential are those of the agent's options.
 	computed  func(context.Context, string, string) (bool, error)
 	essential []string
@@ -124,7 +133,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // newWorld is a fixture without hosts: who computes policies.
-func newWorld(t *testing.T) *fixture {
+func newWorld(t testing.TB) *fixture {
 	f := &fixture{t: t, engine: policy.New(policy.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
 		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000, clock: clock.RealClock{}, key: hostKey}
 	f.from, f.to = f.source, f.reports
@@ -158,12 +167,12 @@ func (f *fixture) remove() {
 // start runs an agent until the returned function is called.
 func (f *fixture) start() (*agent.Agent, func()) {
 	f.t.Helper()
-	var pods *agent.Pods
+	var pods *pods.Pods
 	err := f.host.Do(func() (err error) {
 		if f.table, err = kernel.Open(kernel.DefaultTable); err != nil {
 			return err
 		}
-		f.connections, err = kernel.OpenConnections()
+		f.connections, err = conntrack.Open()
 		return err
 	})
 	if err != nil {
@@ -172,15 +181,14 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if f.pods != nil {
 		pods, f.connections.Through = f.pods(), true
 	}
-	var made *agent.Network
 	if f.network != nil {
-		made = f.network()
+		f.made = f.network()
 	}
-	var balancing *agent.Balancing
+	var balancing *services.Balancing
 	if f.balancing != nil {
 		balancing = f.balancing()
 	}
-	var services *agent.Services
+	var services *services.Frontends
 	if f.services != nil {
 		services = f.services()
 	}
@@ -195,7 +203,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if f.wrap != nil {
 		table = f.wrap(own)
 	}
-	store, err := agent.OpenStore(f.dir)
+	store, err := disk.Open(f.dir)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -205,7 +213,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Computed:      f.computed,
 			Essential:     f.essential,
 			Pods:          pods,
-			Network:       made,
+			Network:       f.made,
 			Balancing:     balancing,
 			Services:      services,
 			Failsafe:      f.failsafe,
@@ -239,9 +247,25 @@ func (f *fixture) start() (*agent.Agent, func()) {
 		<-done
 		_ = own.Close()
 		_ = connections.Close()
+		disown()
 	})
 	f.t.Cleanup(stop)
 	return a, stop
+}
+
+// disown waits until nothing has the socket of an agent that has ended: a process that another test
+// has just forked has it until it executes its program. It does not wait for another agent.
+func disown() {
+	table, err := kernel.Open(kernel.DefaultTable)
+	if err != nil {
+		return
+	}
+	defer func() { _ = table.Close() }()
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if _, _, err := table.Revision(); !errors.Is(err, kernel.ErrOwned) {
+			return
+		}
+	}
 }
 
 // wipe removes the rules, as a restart of the host does.
@@ -298,7 +322,7 @@ func TestEnforcesAndReports(t *testing.T) {
 	if s := a.Status(); !s.Owned || !s.IsolatedIngress || s.IsolatedEgress || len(s.Policies) != 1 || !s.Policies[0].Enforced || s.Error+s.StoreError != "" {
 		t.Errorf("status %+v", s)
 	}
-	packet := nft.Packet{Direction: nft.Ingress, Source: peerAddr, Destination: hostAddr, Protocol: nft.TCP, Port: 80}
+	packet := ruleset.Packet{Direction: ruleset.Ingress, Source: peerAddr, Destination: hostAddr, Protocol: ruleset.TCP, Port: 80}
 	if j, ok := a.Explain(packet); !ok || !j.Allows() || j.By.Policy.Name != "p" || j.By.Name != "in" {
 		t.Errorf("explained as %+v", j)
 	}
@@ -377,7 +401,7 @@ func TestFailsafeFlowsAreKept(t *testing.T) {
 	f := newFixture(t)
 	known := true
 	f.failsafe = func(context.Context) ([]nft.Failsafe, error) {
-		own := nft.Failsafe{Name: "own", Direction: nft.Ingress, Protocol: nft.TCP, Port: 9, CIDRs: []netip.Prefix{netip.PrefixFrom(peerAddr, 32)}}
+		own := nft.Failsafe{Name: "own", Direction: ruleset.Ingress, Protocol: ruleset.TCP, Port: 9, CIDRs: []netip.Prefix{netip.PrefixFrom(peerAddr, 32)}}
 		if !known {
 			return []nft.Failsafe{own}, errors.New("nobody answers")
 		}

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +25,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/cni"
-	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -450,34 +449,6 @@ func TestNewPodWaitsForTheController(t *testing.T) {
 	}
 }
 
-// TestNewPodsAskTogether: while the controller is asked, all who come wait for one further answer.
-func TestNewPodsAskTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		looks, may := 0, make(chan struct{})
-		ask := agent.NewAsking(func() error { looks++; <-may; return nil })
-		var running sync.WaitGroup
-		for range 50 {
-			running.Go(func() {
-				if err := ask(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-		}
-		gone, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := ask(gone); !errors.Is(err, context.Canceled) {
-			t.Errorf("who does not wait: %v", err)
-		}
-		may <- struct{}{}
-		may <- struct{}{}
-		running.Wait()
-		if looks != 2 {
-			t.Errorf("the controller was asked %d times, want 2", looks)
-		}
-	})
-}
-
 // TestManyNewPodsAtOnce starts many Pods at the same moment: all come up, each with its class.
 func TestManyNewPodsAtOnce(t *testing.T) {
 	const many = 40
@@ -506,7 +477,7 @@ func TestManyNewPodsAtOnce(t *testing.T) {
 		if !s.ok() {
 			t.Errorf("Pod %d: %+v", n, s)
 		}
-		packet := nft.Packet{Source: p.Peers4[3], Destination: netip.AddrFrom4([4]byte{10, 1, 2, byte(n)}), Protocol: nft.TCP, Port: 80}
+		packet := ruleset.Packet{Source: p.Peers4[3], Destination: netip.AddrFrom4([4]byte{10, 1, 2, byte(n)}), Protocol: ruleset.TCP, Port: 80}
 		if j, ok := p.agent.Explain(packet); !ok || j.Allows() != (n%2 == 0) {
 			t.Errorf("Pod %d: %+v", n, j)
 		}

@@ -24,10 +24,15 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/disk"
 	"github.com/nephele-io/nephele/internal/agent/network"
-	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/agent/nodenetwork"
+	"github.com/nephele-io/nephele/internal/agent/pods"
+	"github.com/nephele-io/nephele/internal/agent/services"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -58,7 +63,7 @@ type watched struct {
 	written chan time.Duration
 }
 
-func (w watched) Apply(want *nft.Program) (kernel.Written, error) {
+func (w watched) Apply(want *ruleset.Program) (kernel.Written, error) {
 	out, err := w.Table.Apply(want)
 	if err == nil && out.Messages > 0 {
 		w.written <- used(unix.RUSAGE_THREAD)
@@ -96,16 +101,16 @@ func newBenchedOf(b *testing.B, world enforcer.Computed, with func(*agent.Option
 	}
 	host := nfttest.NewHost(b)
 	var table *kernel.Table
-	var connections *kernel.Connections
+	var connections *conntrack.Connections
 	if err := host.Do(func() (err error) {
 		if table, err = kernel.Open(kernel.DefaultTable); err == nil {
-			connections, err = kernel.OpenConnections()
+			connections, err = conntrack.Open()
 		}
 		return err
 	}); err != nil {
 		b.Fatal(err)
 	}
-	store, err := agent.OpenStore(filepath.Join(b.TempDir(), "state"))
+	store, err := disk.Open(filepath.Join(b.TempDir(), "state"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -272,7 +277,7 @@ func (noLinks) Apply([]network.Step) error               { return nil }
 // endpoints each.
 func BenchmarkAgentServices(b *testing.B) {
 	const many = 10000
-	services, endpoints := &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}
+	all, endpoints := &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}
 	port, tcp, web := int32(8080), corev1.ProtocolTCP, "web"
 	sliceOf := func(i, change int) *discoveryv1.EndpointSlice {
 		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("s%d", i), ResourceVersion: fmt.Sprint(change + 1), Labels: map[string]string{discoveryv1.LabelServiceName: fmt.Sprintf("s%d", i)}},
@@ -284,18 +289,18 @@ func BenchmarkAgentServices(b *testing.B) {
 		return s
 	}
 	for i := range many {
-		services.Items = append(services.Items, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("s%d", i)}, Spec: corev1.ServiceSpec{
+		all.Items = append(all.Items, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("s%d", i)}, Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeNodePort, ClusterIP: fmt.Sprintf("10.96.%d.%d", i>>8, i&255), Ports: []corev1.ServicePort{{Name: web, Protocol: tcp, Port: 80, NodePort: int32(20000 + i)}}}})
 		endpoints.Items = append(endpoints.Items, *sliceOf(i, 0))
 	}
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.0.0/24"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
-	cluster := still{map[string]apiruntime.Object{"services": services, "endpointslices": endpoints, "nodes": &corev1.NodeList{Items: []corev1.Node{node}}, "pods": &corev1.PodList{}}, watch.NewRaceFreeFake()}
+	cluster := still{map[string]apiruntime.Object{"services": all, "endpointslices": endpoints, "nodes": &corev1.NodeList{Items: []corev1.Node{node}}, "pods": &corev1.PodList{}}, watch.NewRaceFreeFake()}
 	x := newBenchedOf(b, enforcer.Computed{}, func(o *agent.Options) {
 		o.Key = "node"
-		o.Pods = agent.NewPods(agent.PodsOptions{Node: "node", Cluster: cluster, Log: logr.Discard()})
-		o.Network = agent.NewNetwork(agent.NetworkOptions{Node: "node", Cluster: cluster, Config: network.Config{Mode: network.Encap}, Links: noLinks{}, Clock: clock.RealClock{}, Log: logr.Discard()})
-		o.Balancing = agent.NewBalancing("node", cluster)
+		o.Pods = pods.New(pods.Options{Node: "node", Cluster: cluster, Log: logr.Discard()})
+		o.Network = nodenetwork.New(nodenetwork.Options{Node: "node", Cluster: cluster, Config: network.Config{Mode: network.Encap}, Links: noLinks{}, Clock: clock.RealClock{}, Log: logr.Discard()})
+		o.Balancing = services.NewBalancing("node", cluster)
 	})
 	for quiet := false; !quiet; { // until all of them are in the kernel
 		select {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/errtext"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -62,8 +63,6 @@ type probed struct {
 	change int
 }
 
-func (a *Agent) confirmWithin() time.Duration { return cmp.Or(a.ConfirmWithin, confirmWithin) }
-
 // held reports whether a change was taken back, and nobody has changed a policy since.
 func (a *Agent) held() bool {
 	t := a.probing.trial
@@ -83,7 +82,7 @@ func generations(c *enforcer.Computed) map[string]int64 {
 func (a *Agent) changed(former *enforcer.Computed) {
 	p := &a.probing
 	p.change++
-	if a.Probe == nil || former == nil || a.held() {
+	if a.options.Probe == nil || former == nil || a.held() {
 		return
 	}
 	switch {
@@ -94,41 +93,41 @@ func (a *Agent) changed(former *enforcer.Computed) {
 	default: // it cannot be to blame
 		return
 	}
-	p.trial.deadline = a.Clock.Now().Add(a.confirmWithin())
+	p.trial.deadline = a.options.Clock.Now().Add(a.options.ConfirmWithin)
 }
 
 // probe asks the probes when it is time, and takes back a change that is not confirmed in time. If
 // that does not help, the change was not to blame and comes into force again.
 func (a *Agent) probe(ctx context.Context) {
-	if a.Probe == nil || a.program == nil {
+	if a.options.Probe == nil || a.force.program == nil {
 		return
 	}
-	p, now := &a.probing, a.Clock.Now()
+	p, now := &a.probing, a.options.Clock.Now()
 	interval := probeInterval
 	if p.trial != nil {
 		interval = probeSoon
 	}
 	if !p.running && now.Sub(p.begun) >= interval {
 		p.running, p.begun = true, now
-		change, limit := p.change, min(probeLimit, a.confirmWithin()/4)
+		change, limit := p.change, min(probeLimit, a.options.ConfirmWithin/4)
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			p.results <- probed{recovered.Call(func() error { return a.Probe(ctx) }), change}
+			p.results <- probed{recovered.Call(func() error { return a.options.Probe(ctx) }), change}
 		}()
 	}
 	if t := p.trial; t != nil && !now.Before(t.deadline) {
 		if t.reverted {
 			if !t.proven {
-				a.Log.Info("The probes fail with what was in force before, too; what policies say now is enforced again")
+				a.options.Log.Info("The probes fail with what was in force before, too; what policies say now is enforced again")
 				p.trial, a.dirty, a.tried = nil, true, 0
 			}
 			return
 		}
-		t.reverted, t.blamed, t.deadline = true, generations(a.wanted), now.Add(a.confirmWithin())
+		t.reverted, t.blamed, t.deadline = true, generations(a.wanted), now.Add(a.options.ConfirmWithin)
 		t.because, a.dirty = cmp.Or(a.Status().ProbeError, "no probe has answered"), true
 		a.tried = 0
-		a.Log.Error(errors.New(t.because), "The probes fail since policies have changed, so what was in force before is enforced again until a policy changes")
+		a.options.Log.Error(errors.New(t.because), "The probes fail since policies have changed, so what was in force before is enforced again until a policy changes")
 	}
 }
 
@@ -136,7 +135,7 @@ func (a *Agent) probe(ctx context.Context) {
 func (a *Agent) answered(r probed) {
 	p := &a.probing
 	p.running = false
-	a.change(func(s *Status) { s.ProbeError = textOf(r.err) })
+	a.board.change(func(s *Status) { s.ProbeError = errtext.Of(r.err) })
 	if r.change != p.change {
 		return
 	}

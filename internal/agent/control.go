@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/agent/cni"
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 const (
@@ -41,10 +41,10 @@ type Question struct {
 	For      time.Duration `json:"for"`
 }
 
-func (q Question) packet() nft.Packet {
-	p := nft.Packet{Source: q.Peer, Destination: q.Local, Protocol: q.Protocol, Port: q.Port, Type: q.Type, Code: q.Code}
+func (q Question) packet() ruleset.Packet {
+	p := ruleset.Packet{Source: q.Peer, Destination: q.Local, Protocol: q.Protocol, Port: q.Port, Type: q.Type, Code: q.Code}
 	if q.Egress {
-		p.Direction, p.Source, p.Destination = nft.Egress, q.Local, q.Peer
+		p.Direction, p.Source, p.Destination = ruleset.Egress, q.Local, q.Peer
 	}
 	return p
 }
@@ -78,7 +78,7 @@ func (a *Agent) Serve(ctx context.Context, path string) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("serve the agent on the host: %w", err), l.Close())
 	}
-	server := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: socket{a}.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -87,7 +87,11 @@ func (a *Agent) Serve(ctx context.Context, path string) error {
 	return nil
 }
 
-func (a *Agent) handler() http.Handler {
+// socket is what an agent answers on the host.
+type socket struct{ agent *Agent }
+
+func (s socket) handler() http.Handler {
+	a := s.agent
 	mux := http.NewServeMux()
 	reply := func(w http.ResponseWriter, v any) {
 		w.Header().Set("Content-Type", "application/json")
@@ -121,7 +125,7 @@ func (a *Agent) handler() http.Handler {
 		}
 		var until time.Time
 		if q.For > 0 {
-			until = a.Clock.Now().Add(q.For)
+			until = a.options.Clock.Now().Add(q.For)
 		}
 		if err := a.Release(until); err != nil {
 			http.Error(w, "released, but a restart of the agent ends it: "+err.Error(), http.StatusInternalServerError)
@@ -129,10 +133,10 @@ func (a *Agent) handler() http.Handler {
 		}
 		reply(w, a.Status())
 	})
-	if a.Pods != nil {
-		a.handleAttachments(mux)
+	if a.options.Pods != nil {
+		s.handleAttachments(mux)
 	}
-	if n := cmp.Or(a.Network, a.sealing); n != nil && n.Keys != nil {
+	if n := cmp.Or(a.options.Network, a.sealing); n != nil && n.Keys != nil {
 		mux.HandleFunc("POST /renew-key", func(w http.ResponseWriter, _ *http.Request) {
 			key, err := n.RenewKey()
 			if err != nil {
@@ -142,9 +146,9 @@ func (a *Agent) handler() http.Handler {
 			reply(w, map[string]string{"key": key.String()})
 		})
 	}
-	if a.Unchain != nil {
+	if a.options.Unchain != nil {
 		mux.HandleFunc("POST /unchain", func(w http.ResponseWriter, _ *http.Request) {
-			a.Unchain()
+			a.options.Unchain()
 			reply(w, a.Status())
 		})
 	}
@@ -152,7 +156,8 @@ func (a *Agent) handler() http.Handler {
 }
 
 // handleAttachments answers the CNI plugin.
-func (a *Agent) handleAttachments(mux *http.ServeMux) {
+func (s socket) handleAttachments(mux *http.ServeMux) {
+	a := s.agent
 	attachment := func(check func(*cni.Attachment) error, do func(context.Context, cni.Attachment) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			var about cni.Attachment
@@ -179,15 +184,15 @@ func (a *Agent) handleAttachments(mux *http.ServeMux) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		if a.Network == nil {
+		if a.options.Network == nil {
 			http.Error(w, "this agent does not make the network of the Node: its mode is networkPolicyOnly", http.StatusBadRequest)
 			return
 		}
-		if a.Pods.blind() && !slices.Contains(a.Essential, wanted.Namespace) {
+		if a.options.Pods.Blind() && !slices.Contains(a.options.Essential, wanted.Namespace) {
 			replyDone(w, errors.New("it is not known which Pods the Node has, and which addresses they have"))
 			return
 		}
-		got, err := a.Network.Assign(wanted.Attachment)
+		got, err := a.options.Network.Assign(wanted.Attachment)
 		if err != nil {
 			replyDone(w, err)
 			return
@@ -197,50 +202,51 @@ func (a *Agent) handleAttachments(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("POST "+cni.PathAdd, attachment((*cni.Attachment).Normalize, a.Admit))
 	mux.HandleFunc("POST "+cni.PathCheck, attachment((*cni.Attachment).Normalize, func(_ context.Context, about cni.Attachment) error {
-		if !a.Pods.holds(about) {
+		if !a.options.Pods.Holds(about) {
 			return errors.New("the agent does not know the Pod by these addresses")
 		}
 		return nil
 	}))
 	mux.HandleFunc("POST "+cni.PathDelete, attachment((*cni.Attachment).CheckIdentity, func(_ context.Context, about cni.Attachment) error {
-		a.Pods.detach(keyOf(&about), nil)
-		if a.Network != nil {
-			a.Network.Release(about.Container, about.Interface)
+		a.options.Pods.Detach(about, nil)
+		if a.options.Network != nil {
+			a.options.Network.Release(about.Container, about.Interface)
 		}
 		return nil
 	}))
 	mux.HandleFunc("POST "+cni.PathKeep, func(w http.ResponseWriter, r *http.Request) {
 		var kept cni.Kept
 		if readJSON(w, r, keptLimit, &kept) {
-			a.Pods.keep(kept.Attachments)
+			a.options.Pods.Keep(kept.Attachments)
 			var err error
-			if a.Network != nil {
-				err = a.Network.Retain(kept.Attachments)
+			if a.options.Network != nil {
+				err = a.options.Network.Retain(kept.Attachments)
 			}
 			replyDone(w, err)
 		}
 	})
 	mux.HandleFunc("POST "+cni.PathReady, func(w http.ResponseWriter, _ *http.Request) {
-		replyDone(w, a.ready())
+		replyDone(w, s.ready())
 	})
 }
 
 // ready returns why no Pods can be taken in; nil if they can.
-func (a *Agent) ready() error {
-	switch s := a.Status(); {
-	case s.State == StateStarting:
+func (s socket) ready() error {
+	a := s.agent
+	switch now := a.Status(); {
+	case now.State == StateStarting:
 		return errors.New("nothing is enforced yet")
-	case s.Error != "":
-		return errors.New(s.Error)
-	case a.Network != nil:
-		return a.Network.Ready()
+	case now.Error != "":
+		return errors.New(now.Error)
+	case a.options.Network != nil:
+		return a.options.Network.Ready()
 	}
 	return nil
 }
 
 // replyDone tells that something is done, or why it is not: for good, or for now.
 func replyDone(w http.ResponseWriter, err error) {
-	var refused refusal
+	var refused cni.Refusal
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusOK)

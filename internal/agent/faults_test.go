@@ -25,9 +25,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent"
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/disk"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -165,7 +166,7 @@ func TestSecondAgent(t *testing.T) {
 		if err := f.host.Do(func() (err error) { table, err = kernel.Open(kernel.DefaultTable); return err }); err != nil {
 			t.Fatal(err)
 		}
-		store, err := agent.OpenStore(dir)
+		store, err := disk.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +217,7 @@ func (f *faulty) fault() (err error, after bool) {
 	return list[f.random.IntN(len(list))], f.random.IntN(2) == 0
 }
 
-func (f *faulty) Apply(want *nft.Program) (kernel.Written, error) {
+func (f *faulty) Apply(want *ruleset.Program) (kernel.Written, error) {
 	err, after := f.fault()
 	if err != nil && !after {
 		f.Forget()
@@ -456,7 +457,7 @@ func TestBoot(t *testing.T) {
 	if err := f.host.Do(func() (err error) { table, err = kernel.Open(kernel.DefaultTable); return err }); err != nil {
 		t.Fatal(err)
 	}
-	store, err := agent.OpenStore(f.dir)
+	store, err := disk.Open(f.dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // controllerFlow is the name of the flows to the servers that the agent talks to.
@@ -35,17 +36,17 @@ func (f Flows) All(ctx context.Context) ([]nft.Failsafe, error) {
 	everywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	everywhere6 := []netip.Prefix{netip.MustParsePrefix("::/0")}
 	out := append(slices.Clone(f.Own),
-		nft.Failsafe{Name: "dhcp", Direction: nft.Egress, Protocol: nft.UDP, SourcePort: 68, Port: 67, CIDRs: everywhere},
-		nft.Failsafe{Name: "dhcp", Direction: nft.Ingress, Protocol: nft.UDP, SourcePort: 67, Port: 68, CIDRs: everywhere},
-		nft.Failsafe{Name: "dhcp", Direction: nft.Egress, Protocol: nft.UDP, SourcePort: 546, Port: 547, CIDRs: everywhere6},
-		nft.Failsafe{Name: "dhcp", Direction: nft.Ingress, Protocol: nft.UDP, SourcePort: 547, Port: 546, CIDRs: everywhere6},
+		nft.Failsafe{Name: "dhcp", Direction: ruleset.Egress, Protocol: ruleset.UDP, SourcePort: 68, Port: 67, CIDRs: everywhere},
+		nft.Failsafe{Name: "dhcp", Direction: ruleset.Ingress, Protocol: ruleset.UDP, SourcePort: 67, Port: 68, CIDRs: everywhere},
+		nft.Failsafe{Name: "dhcp", Direction: ruleset.Egress, Protocol: ruleset.UDP, SourcePort: 546, Port: 547, CIDRs: everywhere6},
+		nft.Failsafe{Name: "dhcp", Direction: ruleset.Ingress, Protocol: ruleset.UDP, SourcePort: 547, Port: 546, CIDRs: everywhere6},
 	)
 	var errs []error
 	resolvers, err := f.Resolvers()
 	errs = append(errs, err)
 	if hosts := prefixes(resolvers); len(hosts) > 0 {
-		out = append(out, nft.Failsafe{Name: "dns", Direction: nft.Egress, Protocol: nft.UDP, Port: 53, CIDRs: hosts},
-			nft.Failsafe{Name: "dns", Direction: nft.Egress, Protocol: nft.TCP, Port: 53, CIDRs: hosts})
+		out = append(out, nft.Failsafe{Name: "dns", Direction: ruleset.Egress, Protocol: ruleset.UDP, Port: 53, CIDRs: hosts},
+			nft.Failsafe{Name: "dns", Direction: ruleset.Egress, Protocol: ruleset.TCP, Port: 53, CIDRs: hosts})
 	}
 	servers, err := f.Servers()
 	errs = append(errs, err)
@@ -69,7 +70,7 @@ func (f Flows) All(ctx context.Context) ([]nft.Failsafe, error) {
 			errs = append(errs, fmt.Errorf("server %q: %w", s, err))
 			continue
 		}
-		out = append(out, nft.Failsafe{Name: controllerFlow, Direction: nft.Egress, Protocol: nft.TCP, Port: uint16(n), CIDRs: prefixes(addrs)})
+		out = append(out, nft.Failsafe{Name: controllerFlow, Direction: ruleset.Egress, Protocol: ruleset.TCP, Port: uint16(n), CIDRs: prefixes(addrs)})
 	}
 	return out, errors.Join(errs...)
 }
@@ -118,15 +119,15 @@ func ParseFailsafe(text string) (nft.Failsafe, error) {
 	switch words[0] {
 	case "in":
 	case "out":
-		f.Direction = nft.Egress
+		f.Direction = ruleset.Egress
 	default:
 		return bad("the direction is in or out")
 	}
 	switch words[1] {
 	case "tcp":
-		f.Protocol = nft.TCP
+		f.Protocol = ruleset.TCP
 	case "udp":
-		f.Protocol = nft.UDP
+		f.Protocol = ruleset.UDP
 	default:
 		return bad("the protocol is tcp or udp")
 	}

@@ -33,7 +33,7 @@ func (s *Status) isolates() Isolated { return Isolated{s.IsolatedIngress, s.Isol
 // was kept of it, or perhaps everything if nothing was.
 func (a *Agent) isolated(wanted Isolated) Isolated {
 	switch {
-	case a.program != nil:
+	case a.force.program != nil:
 		s := a.Status()
 		return s.isolates()
 	case a.loaded:
@@ -47,18 +47,18 @@ func (a *Agent) isolated(wanted Isolated) Isolated {
 // while that is not known: then all stays as it is, and it is asked again.
 func (a *Agent) mayOpen(ctx context.Context, was, isolates Isolated) bool {
 	opens := was[0] && !isolates[0] || was[1] && !isolates[1]
-	if a.Yield == nil || !opens {
+	if a.options.Yield == nil || !opens {
 		a.heed.since = time.Time{}
 		a.waitsForCloud("")
 		return true
 	}
-	now := a.Clock.Now()
-	if !a.releasedUntil().IsZero() {
+	now := a.options.Clock.Now()
+	if !a.board.releasedUntil().IsZero() {
 		if a.heed.since.IsZero() {
 			a.heed.since = now
 		}
 		if now.Sub(a.heed.since) >= heedRelease {
-			a.Log.Info("The host is released although the cloud may let in everything", "waited", heedRelease.String())
+			a.options.Log.Info("The host is released although the cloud may let in everything", "waited", heedRelease.String())
 			a.heed.since = time.Time{}
 			a.waitsForCloud("")
 			return true
@@ -70,7 +70,7 @@ func (a *Agent) mayOpen(ctx context.Context, was, isolates Isolated) bool {
 	a.heed.asked = now
 	ctx, cancel := context.WithTimeout(ctx, heedLimit)
 	defer cancel()
-	yielded, err := a.Yield(ctx, isolates)
+	yielded, err := a.options.Yield(ctx, isolates)
 	switch {
 	case err != nil && a.heed.told:
 		a.waitsForCloud("it cannot be agreed with the controller, so what was isolated stays so: " + err.Error())
@@ -85,9 +85,9 @@ func (a *Agent) mayOpen(ctx context.Context, was, isolates Isolated) bool {
 }
 
 func (a *Agent) waitsForCloud(why string) {
-	a.change(func(s *Status) {
+	a.board.change(func(s *Status) {
 		if s.WaitsForCloud == "" && why != "" {
-			a.Log.Info("Waiting for the cloud", "reason", why)
+			a.options.Log.Info("Waiting for the cloud", "reason", why)
 		}
 		s.WaitsForCloud = why
 	})

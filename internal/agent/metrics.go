@@ -91,7 +91,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	counter(m.repairs, s.Repairs)
 	counter(m.cut, s.ConnectionsCut)
 	gauge(m.foreign, float64(len(s.Foreign)))
-	if m.agent.Pods != nil {
+	if m.agent.options.Pods != nil {
 		pods := PodsStatus{}
 		if s.Pods != nil {
 			pods = *s.Pods
@@ -131,36 +131,17 @@ func (a *Agent) Metrics() *Metrics { return a.metrics }
 
 // hear notes that there is something new, and wakes the agent.
 func (a *Agent) hear() {
-	a.hearAgain(a.Clock.Now())
-	if a.Pods != nil {
-		a.Pods.tell()
+	a.board.hearAgain(a.options.Clock.Now())
+	if a.options.Pods != nil {
+		a.options.Pods.Signal()
 	}
 	a.poke()
 }
 
-// hearAgain notes when something was heard that is not in force yet.
-func (a *Agent) hearAgain(at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.heard.IsZero() || !at.IsZero() && at.Before(a.heard) {
-		a.heard = at
-	}
-}
-
-// heardSince returns when the agent first heard of what it is about to enforce; the zero time if of
-// nothing.
-func (a *Agent) heardSince() time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	since := a.heard
-	a.heard = time.Time{}
-	return since
-}
-
-// measure counts a change that was written.
-func (a *Agent) measure(heard, begun, done time.Time) {
-	a.metrics.write.Observe(done.Sub(begun).Seconds())
+// changed counts a change that was written.
+func (m *Metrics) changed(heard, begun, done time.Time) {
+	m.write.Observe(done.Sub(begun).Seconds())
 	if !heard.IsZero() {
-		a.metrics.inForce.Observe(done.Sub(heard).Seconds())
+		m.inForce.Observe(done.Sub(heard).Seconds())
 	}
 }

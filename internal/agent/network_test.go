@@ -33,14 +33,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/cluster/clustertest"
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/localpods"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/network/links"
 	"github.com/nephele-io/nephele/internal/agent/network/wireguard"
-	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/agent/nodenetwork"
+	"github.com/nephele-io/nephele/internal/agent/pods"
+	"github.com/nephele-io/nephele/internal/agent/services"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/tier"
@@ -49,8 +54,19 @@ import (
 // podTimes is how many Pods come and go in TestNetworkComesAndGoes.
 var podTimes = flag.Int("pod-times", 0, "how many Pods come and go in TestNetworkComesAndGoes; 0 means 50, and 1000 in make test-long")
 
+// noController serves no Pods.
+type noController struct{}
+
+func (noController) LocalPods(context.Context, string) (*analysis.LocalPodList, error) {
+	return nil, errors.New("no controller")
+}
+
+func (noController) WatchLocalPods(context.Context, string, string, *int64) (watch.Interface, error) {
+	return nil, errors.New("no controller")
+}
+
 // choosing is a cluster that leaves out what field selectors leave out, as the fake one does not.
-type choosing struct{ fakeCluster }
+type choosing struct{ clustertest.Cluster }
 
 // Follow implements agent.Cluster.
 func (c choosing) Follow(of schema.GroupVersionResource, namespace string, only func(*metav1.ListOptions)) cache.ListerWatcher {
@@ -66,7 +82,7 @@ func (c choosing) Follow(of schema.GroupVersionResource, namespace string, only 
 		}
 		return true
 	}
-	inner := cache.ToListerWatcherWithContext(c.fakeCluster.Follow(of, namespace, only))
+	inner := cache.ToListerWatcherWithContext(c.Cluster.Follow(of, namespace, only))
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
 			got, err := inner.ListWithContext(ctx, l)
@@ -90,7 +106,7 @@ func (c choosing) Follow(of schema.GroupVersionResource, namespace string, only 
 
 // site is Nodes without any other network, each on a subnet, with a router between these.
 type site struct {
-	t      *testing.T
+	t      testing.TB
 	router *nfttest.Host
 	client *fake.Clientset
 	nodes  []*netNode
@@ -113,6 +129,8 @@ type netNode struct {
 	// keys is the directory of the keys, and sealer the device of WireGuard; nil for none.
 	keys   string
 	sealer *wireguard.Device
+	// leaving is its part in Egresses; nil for none.
+	leaving *leaving
 }
 
 // plan is what a site is made of.
@@ -133,11 +151,13 @@ type siteOf struct {
 	// sixOff tells that IPv6 is switched off on them.
 	sixOff bool
 	mtu    int
+	// egress is where Egresses are; nil for none.
+	egress *board
 	// keys tells that Nodes have keys, by which the process encrypts, or with kernel the kernel.
 	keys, kernel bool
 }
 
-func newSite(t *testing.T, of siteOf) *site {
+func newSite(t testing.TB, of siteOf) *site {
 	s := &site{t: t, router: nfttest.NewHost(t), client: fake.NewClientset(), port: 20000}
 	s.inside(s.router, func() error {
 		return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644), os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0o644))
@@ -215,7 +235,8 @@ func (s *site) join(i, subnet int, of siteOf) {
 	if of.mtu != 0 {
 		s.must(n.host.Handle.LinkSetMTU(own, of.mtu))
 	}
-	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, UID: types.UID(n.name), CreationTimestamp: metav1.Unix(int64(1000+i), 0)}}
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, UID: types.UID(n.name), CreationTimestamp: metav1.Unix(int64(1000+i), 0), Labels: map[string]string{"subnet": fmt.Sprint(subnet)}}}
+	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for _, text := range of.cidrs {
 		object.Spec.PodCIDRs = append(object.Spec.PodCIDRs, strings.ReplaceAll(text, "N", fmt.Sprint(i)))
 	}
@@ -246,17 +267,17 @@ func (s *site) join(i, subnet int, of siteOf) {
 		n.source.away.Store(true)
 		n.essential = []string{"n1"}
 	}
-	cluster := choosing{fakeCluster{s.client}}
-	n.pods = func() *agent.Pods {
-		o := agent.PodsOptions{Node: n.name, Cluster: cluster, Log: logr.Discard(), Own: func() (out []netip.Addr, err error) { return n.local, nil }}
+	cluster := choosing{clustertest.Cluster{Clientset: s.client}}
+	n.pods = func() *pods.Pods {
+		o := pods.Options{Node: n.name, Cluster: cluster, Log: logr.Discard(), Own: func() (out []netip.Addr, err error) { return n.local, nil }}
 		if of.away {
-			o.Local = localpods.New(localpods.Options{Server: &podServer{fails: errors.New("no controller")}, Cluster: agent.OfNode(cluster, n.name), Node: n.name, Clock: clock.RealClock{}, Log: logr.Discard()})
+			o.Local = localpods.New(localpods.Options{Server: noController{}, Cluster: pods.OfNode(cluster, n.name), Node: n.name, Clock: clock.RealClock{}, Log: logr.Discard()})
 		}
-		return agent.NewPods(o)
+		return pods.New(o)
 	}
 	s.inside(n.host, func() (err error) { n.kernel, err = links.Open(); return err })
 	s.t.Cleanup(n.kernel.Close)
-	n.network = func() *agent.Network {
+	n.network = func() *nodenetwork.Network {
 		listen := func(ctx context.Context, network, address string) (c net.PacketConn, err error) {
 			outer := n.host.Do(func() error { c, err = (&net.ListenConfig{}).ListenPacket(ctx, network, address); return nil })
 			return c, errors.Join(outer, err)
@@ -264,16 +285,20 @@ func (s *site) join(i, subnet int, of siteOf) {
 		if !of.meets {
 			listen = nil
 		}
-		o := agent.NetworkOptions{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Listen: listen, Clock: clock.RealClock{}, Log: n.log}
+		o := nodenetwork.Options{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Listen: listen, Clock: clock.RealClock{}, Log: n.log}
 		if of.keys {
 			n.seal(&o, of.kernel)
 		}
-		return agent.NewNetwork(o)
+		made := nodenetwork.New(o)
+		if of.egress != nil {
+			n.leave(of.egress, made)
+		}
+		return made
 	}
-	n.balancing = func() *agent.Balancing { return agent.NewHostPorts(n.name) }
+	n.balancing = func() *services.Balancing { return services.NewHostPorts(n.name) }
 	if of.services {
-		n.balancing = func() *agent.Balancing {
-			b := agent.NewBalancing(n.name, cluster)
+		n.balancing = func() *services.Balancing {
+			b := services.NewBalancing(n.name, cluster)
 			b.Listen = func(ctx context.Context, network, address string) (l net.Listener, err error) {
 				outer := n.host.Do(func() error { l, err = (&net.ListenConfig{}).Listen(ctx, network, address); return nil })
 				return l, errors.Join(outer, err)
@@ -309,7 +334,7 @@ func (n *netNode) plugin(c call, pod *netPod) said {
 	}
 	stdin, err := json.Marshal(config)
 	n.site.must(err)
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.Command(cmp.Or(*pluginProgram, os.Args[0]))
 	cmd.Env = append(os.Environ(), asPlugin+"=1", "CNI_COMMAND="+c.command, "CNI_IFNAME=eth0", "CNI_PATH=/opt/cni/bin")
 	if pod != nil {
 		cmd.Env = append(cmd.Env, "CNI_CONTAINERID="+pod.container, "CNI_NETNS="+pod.Path(), fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=n1;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.name, pod.name))
@@ -541,7 +566,7 @@ func TestNetwork(t *testing.T) {
 	}
 	// Nothing differs: nothing is written.
 	before := here.agent.Status().Network.Written
-	here.agent.Network.Sync()
+	here.made.Sync()
 	if st := here.agent.Status().Network; st.Written != before || st.Error != "" || len(st.Problems) > 0 || st.MTU != 1450 || st.Tunnels != 1 {
 		t.Errorf("after %d changes: %+v", before, st)
 	}
@@ -556,8 +581,11 @@ func TestNetwork(t *testing.T) {
 
 // TestLinksOfPods: rules know links to Pods by the same name as whoever makes them.
 func TestLinksOfPods(t *testing.T) {
-	if network.EndPrefix != nft.LinkPrefix {
-		t.Errorf("links to Pods are called %s, and rules look for %s", network.EndPrefix, nft.LinkPrefix)
+	if network.EndPrefix != ruleset.LinkPrefix {
+		t.Errorf("links to Pods are called %s, and rules look for %s", network.EndPrefix, ruleset.LinkPrefix)
+	}
+	if network.Device != ruleset.WrappedLink || network.ReturnExit != ruleset.LeavesHere {
+		t.Errorf("the link of VXLAN is %s with exit %d, and rules look for %s with %d", network.Device, network.ReturnExit, ruleset.WrappedLink, ruleset.LeavesHere)
 	}
 }
 
@@ -719,7 +747,7 @@ func TestNetworkAdopts(t *testing.T) {
 	n := s.nodes[0]
 	n.ended()
 	made, at, unreadable := n.network, netip.MustParseAddr, atomic.Bool{}
-	n.network = func() *agent.Network {
+	n.network = func() *nodenetwork.Network {
 		out := made()
 		out.Reserved = func() ([]cni.Reserved, error) {
 			if unreadable.Load() {
@@ -775,7 +803,7 @@ func TestNetworkWithoutVXLAN(t *testing.T) {
 	var lacks atomic.Bool
 	lacks.Store(true)
 	made := here.network
-	here.network = func() *agent.Network {
+	here.network = func() *nodenetwork.Network {
 		n := made()
 		n.Links = lame{here.kernel, func(s network.Step) error {
 			if s.Device != nil && lacks.Load() {
@@ -792,7 +820,7 @@ func TestNetworkWithoutVXLAN(t *testing.T) {
 	a, b := here.pod("free"), here.pod("free")
 	s.both(a, b, 80, true)
 	lacks.Store(false)
-	here.agent.Network.Sync()
+	here.made.Sync()
 	s.both(a, s.nodes[1].pod("free"), 80, true)
 	if st := here.agent.Status().Network; st.Trouble() != "" {
 		t.Errorf("%+v", st)
@@ -931,7 +959,7 @@ func TestNetworkRestarts(t *testing.T) {
 	object, written := s.object(here), here.agent.Status().Network.Written
 	s.must(s.client.CoreV1().Nodes().Delete(t.Context(), here.name, metav1.DeleteOptions{}))
 	here.eventually("it is noticed", func() bool {
-		here.agent.Network.Sync()
+		here.made.Sync()
 		return strings.Contains(here.agent.Status().Network.Trouble(), "knows no Node node0")
 	})
 	there.eventually("the other Node has no way to it", func() bool {
@@ -942,7 +970,7 @@ func TestNetworkRestarts(t *testing.T) {
 	_, err := s.client.CoreV1().Nodes().Create(t.Context(), object, metav1.CreateOptions{})
 	s.must(err)
 	here.eventually("it is there again", func() bool {
-		here.agent.Network.Sync()
+		here.made.Sync()
 		return here.agent.Status().Network.Trouble() == ""
 	})
 	close(asking.stop)
@@ -954,7 +982,7 @@ func TestNetworkRestarts(t *testing.T) {
 	// Somebody removes what is ours: it comes back.
 	steps := []network.Step{{Verb: network.Remove, Device: &network.VXLAN{}}}
 	s.must(here.kernel.Apply(steps))
-	here.agent.Network.Sync()
+	here.made.Sync()
 	s.both(a, b, 80, true)
 }
 

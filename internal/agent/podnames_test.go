@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
-	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/fqdn"
+	"github.com/nephele-io/nephele/internal/agent/fqdn/fqdntest"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/convert"
@@ -28,7 +26,7 @@ import (
 // segments as the resolver sends.
 func askFrom(t *testing.T, from *nfttest.Host, network string, at netip.Addr, name string) error {
 	t.Helper()
-	question := message(t, 7, name, 0)
+	question := fqdntest.Message(t, 7, name, 0)
 	question[2] &^= 0x80 // which is no answer
 	return from.Do(func() error {
 		c, err := (&net.Dialer{Timeout: 5 * time.Second}).Dial(network, netip.AddrPortFrom(at, 53).String())
@@ -78,7 +76,7 @@ func TestNamesOfPods(t *testing.T) {
 	}
 	outside, inPod, onHost := l.Peers4[3], nfttest.PodAddresses(1)[0], nfttest.NodeAddresses()[0]
 	target, other := netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3") // of the peers
-	zone := map[string][]record{"x.evil.example": {{"x.evil.example", other.String()}}}
+	zone := map[string][]fqdntest.Record{"x.evil.example": {{Name: "x.evil.example", Value: other.String()}}}
 	type round struct {
 		who      int
 		network  string
@@ -93,7 +91,7 @@ func TestNamesOfPods(t *testing.T) {
 				rounds = append(rounds, round{who, network, resolver, name})
 				for try := range 5 {
 					asked := fmt.Sprintf("a%d.%s", try, name)
-					zone[asked] = []record{{asked, target.String()}}
+					zone[asked] = []fqdntest.Record{{Name: asked, Value: target.String()}}
 				}
 			}
 		}
@@ -106,7 +104,7 @@ func TestNamesOfPods(t *testing.T) {
 	if err := l.Node.Do(func() (err error) { queue, err = kernel.OpenQueue(); return err }); err != nil {
 		t.Fatal(err)
 	}
-	f.names = agent.NewNames(agent.NamesOptions{Clock: clock.RealClock{}, Resolvers: func() ([]netip.Addr, error) { return []netip.Addr{outside, inPod, onHost}, nil },
+	f.names = fqdn.New(fqdn.Options{Clock: clock.RealClock{}, Resolvers: func() ([]netip.Addr, error) { return []netip.Addr{outside, inPod, onHost}, nil },
 		LookUp: func(context.Context, string) ([]netip.Addr, error) { return nil, fmt.Errorf("no look-ups") }})
 	ended := make(chan error, 1)
 	go func() { ended <- queue.Run(f.names.Answer) }()
@@ -173,36 +171,4 @@ func TestNamesOfPods(t *testing.T) {
 		}
 	}
 	t.Logf("%d rounds took %d attempts", len(rounds), generation)
-}
-
-// TestClusterResolvers: who answers behind the Service of the DNS is known, and nobody else.
-func TestClusterResolvers(t *testing.T) {
-	endpoints := func(name, service string, kind discoveryv1.AddressType, addresses ...string) *discoveryv1.EndpointSlice {
-		return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-			AddressType: kind, Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}}}
-	}
-	client := fake.NewClientset(
-		endpoints("dns-1", "kube-dns", discoveryv1.AddressTypeIPv4, "10.0.0.9", "10.0.0.8", "nonsense"), endpoints("dns-2", "kube-dns", discoveryv1.AddressTypeIPv6, "fd00::1"),
-		endpoints("dns-3", "kube-dns", discoveryv1.AddressTypeFQDN, "192.0.2.1"), endpoints("web", "web", discoveryv1.AddressTypeIPv4, "10.0.0.7"), &corev1.Node{},
-	)
-	r := agent.NewClusterResolvers(fakeCluster{client}, "kube-system", "kube-dns")
-	if found, err := r.Addresses(); err == nil || len(found) > 0 {
-		t.Errorf("known before it runs: %v, %v", found, err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.Run(ctx)
-	}()
-	defer func() { cancel(); <-done }()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		found, err := r.Addresses()
-		if err == nil && fmt.Sprint(found) == "[10.0.0.8 10.0.0.9 fd00::1]" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v, %v", found, err)
-		}
-	}
 }

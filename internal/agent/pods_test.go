@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,8 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/nephele-io/nephele/internal/agent"
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/cluster/clustertest"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/agent/pods"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -27,8 +28,8 @@ func onNode(f *fixture, bypass func(netip.Addr) (string, error)) (*nfttest.Lab, 
 	f.host, f.key = l.Node, nfttest.NodeName
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nfttest.NodeName}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/29"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nfttest.NodeAddresses()[0].String()}}}})
-	f.pods = func() *agent.Pods {
-		return agent.NewPods(agent.PodsOptions{Node: nfttest.NodeName, Cluster: fakeCluster{client}, Bypass: bypass, Settings: f.podSettings, Own: f.own, Log: logr.Discard()})
+	f.pods = func() *pods.Pods {
+		return pods.New(pods.Options{Node: nfttest.NodeName, Cluster: clustertest.Cluster{Clientset: client}, Bypass: bypass, Settings: f.podSettings, Own: f.own, Log: logr.Discard()})
 	}
 	f.engine.PutNamespace(policy.Namespace{Name: "n1"})
 	f.engine.PutNamespace(policy.Namespace{Name: "n2"})
@@ -137,10 +138,10 @@ func TestNode(t *testing.T) {
 		}
 	}
 	enforced("enforced")
-	if j, ok := a.Explain(nft.Packet{Source: addr(1), Destination: addr(0), Protocol: nft.TCP, Port: 80}); !ok || j.Allows() || j.By.Policy.Name != "pods" {
+	if j, ok := a.Explain(ruleset.Packet{Source: addr(1), Destination: addr(0), Protocol: ruleset.TCP, Port: 80}); !ok || j.Allows() || j.By.Policy.Name != "pods" {
 		t.Errorf("explained as %+v", j)
 	}
-	if j, ok := a.Explain(nft.Packet{Source: addr(1), Destination: netip.IPv4Unspecified(), Protocol: nft.TCP, Port: 80}); !ok || j.Allows() || j.By.Policy.Name != "nodes" {
+	if j, ok := a.Explain(ruleset.Packet{Source: addr(1), Destination: netip.IPv4Unspecified(), Protocol: ruleset.TCP, Port: 80}); !ok || j.Allows() || j.By.Policy.Name != "nodes" {
 		t.Errorf("explained as %+v", j)
 	}
 
@@ -180,57 +181,12 @@ func TestNode(t *testing.T) {
 	enforced("without a server")
 }
 
-// TestPodsWithOneAddress has an address that two Pods claim, those of Pods that have ended or are
-// in the network of the Node, and one that is the Node's own.
-func TestPodsWithOneAddress(t *testing.T) {
-	now := time.Now()
-	named := func(name, address string, age time.Duration, change func(p *corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: address}}}}
-		if change != nil {
-			change(p)
-		}
-		return p
-	}
-	client := fake.NewClientset(
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24", "nonsense"}},
-			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "192.0.2.1"}, {Address: "w.example.com"}}}},
-		named("young", "10.0.0.1", time.Minute, nil), named("old", "10.0.0.1", time.Hour, nil),
-		named("ended", "10.0.0.2", time.Minute, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
-		named("host", "10.0.0.3", time.Minute, func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
-		named("thief", "192.0.2.1", time.Minute, nil),
-		named("mapped", "::ffff:10.0.0.4", time.Minute, nil),
-	)
-	p := agent.NewPods(agent.PodsOptions{Node: "w", Cluster: fakeCluster{client}, IPVS: func() (bool, error) { return true, nil }, Log: logr.Discard()})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.Run(ctx)
-	}()
-	defer func() { cancel(); <-done }()
-	var got *nft.Node
-	for deadline := time.Now().Add(2 * time.Minute); got == nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is known")
-		}
-		got = p.Settled()
-	}
-	var list []string
-	for _, x := range got.Pods {
-		list = append(list, fmt.Sprint(x.Name, x.Addresses))
-	}
-	if text := strings.Join(list, " "); text != "old[10.0.0.1] mapped[10.0.0.4] young[10.0.0.1]" || len(got.Ranges) != 1 || !got.IPVS {
-		t.Errorf("known are %s in %v", text, got.Ranges)
-	}
-}
-
 // TestBridgesAreTold: the agent says where Pods can take one another's addresses, and nowhere else.
 func TestBridgesAreTold(t *testing.T) {
 	f := newFixture(t)
 	_, client := onNode(f, nil)
-	f.pods = func() *agent.Pods {
-		return agent.NewPods(agent.PodsOptions{Node: nfttest.NodeName, Cluster: fakeCluster{client}, Own: f.own, Log: logr.Discard(), Bridge: func(a netip.Addr) (string, error) {
+	f.pods = func() *pods.Pods {
+		return pods.New(pods.Options{Node: nfttest.NodeName, Cluster: clustertest.Cluster{Clientset: client}, Own: f.own, Log: logr.Discard(), Bridge: func(a netip.Addr) (string, error) {
 			if slices.Contains(nfttest.PodAddresses(0), a) {
 				return "cni0", nil
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -73,7 +74,7 @@ func BenchmarkAgentProcess(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	cert, err := apiserver.OpenCertificate(dir, []string{"policies"}, nil, clock.RealClock{})
+	cert, err := serving.Open(dir, []string{"policies"}, nil, clock.RealClock{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,24 +13,25 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/platform/errtext"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // report tells what became of every policy, where that is new, and everything after a watch of
 // policies has begun anew.
 func (a *Agent) report(ctx context.Context, result nft.Result) {
-	if a.loaded || a.Pods != nil && a.Pods.blind() { // the server has not said that these are still wanted, or for which Pods
+	if a.loaded || a.options.Pods != nil && a.options.Pods.Blind() { // the server has not said that these are still wanted, or for which Pods
 		return
 	}
-	now := reported{policies: a.wanted.Policies, refusals: result.Refusals, bypassed: result.Bypassed, released: a.releasedUntil()}
+	now := reported{policies: a.wanted.Policies, refusals: result.Refusals, bypassed: result.Bypassed, released: a.board.releasedUntil()}
 	if a.held() {
 		now.held = a.probing.trial.because
 	}
-	if len(a.published) > 0 && now.equal(a.reported) {
+	if len(a.reporting.published) > 0 && now.equal(a.reporting.last) {
 		return
 	}
-	last := a.reported
-	a.reported = now
+	last := a.reporting.last
+	a.reporting.last = now
 	refused := map[string]nft.Refusal{}
 	for _, r := range result.Refusals {
 		refused[r.Policy] = r
@@ -40,7 +41,7 @@ func (a *Agent) report(ctx context.Context, result nft.Result) {
 		evaded[r.Policy] = append(evaded[r.Policy], r.String())
 	}
 	// Where only policies have changed, what the others were told stands.
-	few := len(a.published) > 0 && now.differsOnlyInVersions(last)
+	few := len(a.reporting.published) > 0 && now.differsOnlyInVersions(last)
 	states := make([]PolicyState, len(a.wanted.Policies))
 	if few {
 		copy(states, a.Status().Policies)
@@ -51,7 +52,7 @@ func (a *Agent) report(ctx context.Context, result nft.Result) {
 			continue
 		}
 		told[p.Name] = true
-		n := v1beta2.NetworkPolicyNodeStatus{NodeName: a.Key, Generation: p.Generation}
+		n := v1beta2.NetworkPolicyNodeStatus{NodeName: a.options.Key, Generation: p.Generation}
 		r, isRefused := refused[p.Name]
 		switch {
 		case !now.released.IsZero():
@@ -60,7 +61,7 @@ func (a *Agent) report(ctx context.Context, result nft.Result) {
 			n.RealizationFailure, n.Message = true, "the host stays as it was before policies changed, because then this fails: "+now.held
 		case isRefused:
 			n.RealizationFailure, n.Message = true, r.String()
-			if _, former := a.good[p.Name]; former {
+			if _, former := a.compilation.good[p.Name]; former {
 				n.Message += "; its former version stays in force"
 			}
 		case len(evaded[p.Name]) > 0:
@@ -70,18 +71,28 @@ func (a *Agent) report(ctx context.Context, result nft.Result) {
 			}
 		}
 		states[i] = PolicyState{Policy: *reference(p), Generation: p.Generation, Enforced: !n.RealizationFailure, Message: n.Message}
-		if a.published[p.Name] == n {
+		if a.reporting.published[p.Name] == n {
 			continue
 		}
-		a.published[p.Name] = n
-		if err := a.Reports.Report(ctx, &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Nodes: []v1beta2.NetworkPolicyNodeStatus{n}}); err != nil {
-			a.Log.Error(err, "A report was not taken", "policy", p.Name)
+		a.reporting.published[p.Name] = n
+		status := &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Nodes: []v1beta2.NetworkPolicyNodeStatus{n}}
+		if err := a.options.Reports.Report(ctx, status); err != nil {
+			a.options.Log.Error(err, "A report was not taken", "policy", p.Name)
 		}
 	}
 	if !few {
-		maps.DeleteFunc(a.published, func(name string, _ v1beta2.NetworkPolicyNodeStatus) bool { return !told[name] })
+		maps.DeleteFunc(a.reporting.published, func(name string, _ v1beta2.NetworkPolicyNodeStatus) bool { return !told[name] })
 	}
-	a.change(func(s *Status) { s.Policies = states })
+	a.board.change(func(s *Status) { s.Policies = states })
+}
+
+// reporting is what the controller was told of policies.
+type reporting struct {
+	// published are the reports, by policy, and last what they were made of.
+	published map[string]v1beta2.NetworkPolicyNodeStatus
+	last      reported
+	// begun is how many watches had begun then: a server that has begun anew may have forgotten.
+	begun int
 }
 
 // reported is what reports are made of.
@@ -129,10 +140,10 @@ type told struct {
 // tell tells the controller that the agent lives, now and then and when its state has changed. It
 // does not wait for the answer.
 func (a *Agent) tell(ctx context.Context) {
-	if a.Info == nil || a.telling.running {
+	if a.options.Info == nil || a.telling.running {
 		return
 	}
-	s, now := a.Status(), a.Clock.Now()
+	s, now := a.Status(), a.options.Clock.Now()
 	since := now.Sub(a.telling.at)
 	if since < infoAgain || s.told() == a.telling.what && since < infoInterval {
 		return
@@ -141,7 +152,7 @@ func (a *Agent) tell(ctx context.Context) {
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, infoLimit)
 		defer cancel()
-		a.telling.results <- told{s.told(), recovered.Call(func() error { return a.Info(ctx, &s) })}
+		a.telling.results <- told{s.told(), recovered.Call(func() error { return a.options.Info(ctx, &s) })}
 	}()
 }
 
@@ -156,7 +167,7 @@ func (a *Agent) wasTold(t told) {
 		t.err = nil
 	}
 	if t.err != nil {
-		a.Log.Info("Telling the controller about the agent failed", "reason", t.err.Error())
+		a.options.Log.Info("Telling the controller about the agent failed", "reason", t.err.Error())
 	}
-	a.change(func(s *Status) { s.InfoError = textOf(t.err) })
+	a.board.change(func(s *Status) { s.InfoError = errtext.Of(t.err) })
 }

@@ -13,8 +13,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/net/dns/dnsmessage"
+	"k8s.io/utils/clock"
 
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/fqdn"
+	"github.com/nephele-io/nephele/internal/agent/fqdn/fqdntest"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/convert"
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // peerLink gives the peer more addresses.
@@ -39,7 +46,7 @@ func (f *fixture) peerLink(addresses ...netip.Addr) {
 }
 
 // serveNames answers questions about names on port 53 of the peer, by UDP and TCP.
-func (f *fixture) serveNames(zone map[string][]record) {
+func (f *fixture) serveNames(zone map[string][]fqdntest.Record) {
 	f.t.Helper()
 	serveZone(f.t, f.peer, peerAddr, zone)
 }
@@ -70,7 +77,7 @@ func (f *fixture) listens() bool {
 
 // serveZone answers questions about names on port 53 of an address of a host; by TCP in two
 // segments, some time apart.
-func serveZone(t *testing.T, h *nfttest.Host, at netip.Addr, zone map[string][]record) {
+func serveZone(t testing.TB, h *nfttest.Host, at netip.Addr, zone map[string][]fqdntest.Record) {
 	t.Helper()
 	answer := func(question []byte) []byte {
 		var p dnsmessage.Parser
@@ -84,7 +91,7 @@ func serveZone(t *testing.T, h *nfttest.Host, at netip.Addr, zone map[string][]r
 		}
 		name := q.Name.String()
 		name = name[:len(name)-1]
-		return message(t, head.ID, name, 60, zone[name]...)
+		return fqdntest.Message(t, head.ID, name, 60, zone[name]...)
 	}
 	place := netip.AddrPortFrom(at, 53).String()
 	err := h.Do(func() error {
@@ -136,4 +143,111 @@ func serveZone(t *testing.T, h *nfttest.Host, at netip.Addr, zone map[string][]r
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// namesFrom are names that only the answers of a resolver tell of.
+func namesFrom(c clock.WithTicker, resolver netip.Addr) *fqdn.Names {
+	return fqdn.New(fqdn.Options{Clock: c, Resolvers: func() ([]netip.Addr, error) { return []netip.Addr{resolver}, nil },
+		LookUp: func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no look-ups") }})
+}
+
+// TestNamesOnAHost asks a resolver for names that policies name, from a host with an agent, and
+// connects at once.
+func TestNamesOnAHost(t *testing.T) {
+	f := newFixture(t)
+	addresses := []netip.Addr{netip.MustParseAddr("10.1.0.3"), netip.MustParseAddr("10.1.0.4"), netip.MustParseAddr("10.1.0.5")}
+	f.peerLink(addresses...)
+	nfttest.Serve(t, f.peer, 90, 90, addresses...)
+	f.serveNames(map[string][]fqdntest.Record{
+		"a.good.example": {{Name: "a.good.example", Value: "10.1.0.3"}},
+		"b.good.example": {{Name: "b.good.example", Value: "b.net"}, {Name: "b.net", Value: "10.1.0.4"}},
+		"evil.net":       {{Name: "evil.net", Value: "10.1.0.5"}, {Name: "c.good.example", Value: "10.1.0.5"}},
+	})
+	var queue *kernel.Queue
+	if err := f.host.Do(func() (err error) { queue, err = kernel.OpenQueue(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	f.names = namesFrom(clock.RealClock{}, peerAddr)
+	ended := make(chan error, 1)
+	go func() { ended <- queue.Run(f.names.Answer) }()
+	t.Cleanup(func() {
+		queue.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	running, end := context.WithCancel(t.Context())
+	found := make(chan struct{})
+	go func() {
+		defer close(found)
+		f.names.Run(running)
+	}()
+	t.Cleanup(func() {
+		end()
+		<-found
+	})
+
+	f.engine.PutPolicy(policy.Policy{
+		Kind:       policy.AntreaNetworkPolicy,
+		Namespace:  "vms",
+		Name:       "p",
+		UID:        "p",
+		Generation: 1,
+		Priority:   5,
+		AppliedTo:  []policy.AppliedTo{{ExternalEntitySelector: &policy.Selector{MatchLabels: map[string]string{"app": "web"}}}},
+		Egress: []policy.Rule{
+			{Name: "out", Action: policy.Allow, Peers: []policy.Peer{{FQDN: "*.good.example"}}},
+			{Name: "dns", Action: policy.Allow, Peers: []policy.Peer{{IPBlock: &policy.IPBlock{CIDR: peerAddr.String() + "/32"}}}},
+		},
+	})
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+	a, stop := f.start()
+	f.eventually("enforced", func() bool { r := f.reports.of("p"); return r.Generation == 1 && !r.RealizationFailure })
+	f.eventually("the resolver is known", func() bool { return a.Status().Names.Names == 1 && f.listens() })
+	connect := func(to string, limit time.Duration) error {
+		return f.host.Do(func() error {
+			c, err := (&net.Dialer{Timeout: limit}).Dial("tcp", net.JoinHostPort(to, "90"))
+			if err != nil {
+				return err
+			}
+			return c.Close()
+		})
+	}
+	for _, network := range []string{"udp", "tcp"} {
+		name, address := "a.good.example", "10.1.0.3"
+		if network == "tcp" {
+			name, address = "b.good.example", "10.1.0.4"
+		}
+		if err := connect(address, 200*time.Millisecond); err == nil {
+			t.Fatalf("%s is reachable before its name is known", address)
+		}
+		for range 3 {
+			if err := f.ask(network, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A first packet that were lost would come again after a second.
+		if err := connect(address, 900*time.Millisecond); err != nil {
+			t.Errorf("%s by %s: not reachable as soon as its name is known: %v", name, network, err)
+		}
+	}
+	if err := f.ask("udp", "evil.net"); err != nil {
+		t.Fatal(err)
+	}
+	if err := connect("10.1.0.5", 200*time.Millisecond); err == nil {
+		t.Error("an answer about one name has opened another")
+	}
+	// What is known is known after a restart, and answers go on while there is no agent.
+	stop()
+	if err := f.ask("udp", "a.good.example"); err != nil {
+		t.Errorf("without an agent: %v", err)
+	}
+	f.source.away.Store(true)
+	f.names = namesFrom(clock.RealClock{}, peerAddr)
+	a, _ = f.start()
+	f.eventually("what was enforced is loaded", func() bool { return a.Status().Names.Addresses == 2 })
+	if err := connect("10.1.0.3", 900*time.Millisecond); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	f.eventually("that the server is away is told", func() bool { return a.Status().State == agent.StateKept })
 }

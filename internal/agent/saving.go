@@ -1,6 +1,9 @@
 package agent
 
-import "github.com/nephele-io/nephele/internal/platform/recovered"
+import (
+	"github.com/nephele-io/nephele/internal/platform/errtext"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
+)
 
 // saving is a write to the disk that is under way.
 type saving struct {
@@ -11,22 +14,22 @@ type saving struct {
 // saveSoon writes what is kept to the disk, if it is time for that, and does not wait until that is
 // done.
 func (a *Agent) saveSoon() {
-	now := a.Clock.Now()
-	if a.saving.running || !a.Store.Due(now) {
+	now := a.options.Clock.Now()
+	if a.saving.running || !a.options.Store.Due(now) {
 		return
 	}
 	a.saving.running = true
-	go func() { a.saving.results <- recovered.Call(func() error { return a.Store.Save(now, false) }) }()
+	go func() { a.saving.results <- recovered.Call(func() error { return a.options.Store.Save(now, false) }) }()
 }
 
 func (a *Agent) wasSaved(err error) {
 	a.saving.running = false
-	a.trimAt = a.Clock.Now().Add(trimAfter)
+	a.memory.trimAt = a.options.Clock.Now().Add(trimAfter)
 	if err != nil {
-		a.Log.Error(err, "What is enforced cannot be kept for a restart of the host")
+		a.options.Log.Error(err, "What is enforced cannot be kept for a restart of the host")
 	}
-	a.change(func(s *Status) { s.StoreError = textOf(err) })
+	a.board.change(func(s *Status) { s.StoreError = errtext.Of(err) })
 }
 
 // save writes what is kept to the disk, if it is time for that, and waits until it is there.
-func (a *Agent) save(now bool) { a.wasSaved(a.Store.Save(a.Clock.Now(), now)) }
+func (a *Agent) save(now bool) { a.wasSaved(a.options.Store.Save(a.options.Clock.Now(), now)) }

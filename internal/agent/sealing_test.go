@@ -23,17 +23,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/network/wireguard"
-	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/agent/nodenetwork"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // seal gives a Node its keys, and the means to encrypt.
-func (n *netNode) seal(o *agent.NetworkOptions, byKernel bool) {
+func (n *netNode) seal(o *nodenetwork.Options, byKernel bool) {
 	n.t.Helper()
 	o.Publish = func(ctx context.Context, key string) error {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cloudv1alpha1.AnnotationWireGuardKey, key)
@@ -213,8 +213,8 @@ func kernelSeals(t *testing.T) bool {
 
 // TestSealedLink: rules know the device of WireGuard by the same name as whoever makes it.
 func TestSealedLink(t *testing.T) {
-	if network.WireGuardDevice != nft.SealedLink {
-		t.Errorf("the device of WireGuard is called %s, and rules look for %s", network.WireGuardDevice, nft.SealedLink)
+	if network.WireGuardDevice != ruleset.SealedLink {
+		t.Errorf("the device of WireGuard is called %s, and rules look for %s", network.WireGuardDevice, ruleset.SealedLink)
 	}
 }
 
@@ -282,7 +282,7 @@ func testSealed(t *testing.T, of siteOf) {
 		t.Errorf("%+v %+v, want MTU %d", st, st.Encrypted, mtu)
 	}
 	// Nothing differs: nothing is written.
-	here.agent.Network.Sync()
+	here.made.Sync()
 	if now := here.agent.Status().Network; now.Written != st.Written || now.Error != "" {
 		t.Errorf("written once more: %+v, before %d", now, st.Written)
 	}
@@ -313,11 +313,11 @@ func testSealed(t *testing.T, of siteOf) {
 	s.must(err)
 	s.must(here.host.Handle.LinkDel(link))
 	s.apart(a, b)
-	here.agent.Network.Sync()
+	here.made.Sync()
 	s.meet("Pods reach each other by another device", a, b)
 	// A new key.
 	old := there.agent.Status().Network.Encrypted.Key
-	renewed, err := there.agent.Network.RenewKey()
+	renewed, err := there.made.RenewKey()
 	s.must(err)
 	there.eventually("the key is another one", func() bool { return there.agent.Status().Network.Encrypted.Key == renewed.String() })
 	if renewed.String() == old {
@@ -488,7 +488,7 @@ func TestNetworkMigrates(t *testing.T) {
 				s.must(n.host.Handle.RouteDel(&r))
 			}
 		}
-		n.agent.Network.Sync()
+		n.made.Sync()
 		if st := n.agent.Status().Network; st.Direct != 1 || st.Trouble() != "" {
 			t.Errorf("%s: %+v", n.name, st)
 		}

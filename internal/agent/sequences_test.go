@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/disk"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/seed"
@@ -291,7 +292,7 @@ var moves = []struct {
 	{"a second agent", func(s *sequence) {
 		var table *kernel.Table
 		check(s.t, s.host.Do(func() (err error) { table, err = kernel.Open(kernel.DefaultTable); return err }))
-		store, err := agent.OpenStore(filepath.Join(s.t.TempDir(), "another"))
+		store, err := disk.Open(filepath.Join(s.t.TempDir(), "another"))
 		check(s.t, err)
 		second := agent.New(agent.Options{Key: s.key, Table: table, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(), Reports: s.to,
 			Follower: enforcer.Follower{Source: s.from, Clock: clock.RealClock{}, Log: logr.Discard()}})

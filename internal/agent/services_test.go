@@ -3,11 +3,9 @@ package agent_test
 import (
 	"errors"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,8 +14,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nephele-io/nephele/internal/agent"
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/cluster/clustertest"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/agent/services"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -35,7 +35,7 @@ func (f *fixture) dropTo(namespace, name string) {
 func TestServicesAsPeers(t *testing.T) {
 	f := newFixture(t)
 	l, client := onNode(f, nil)
-	f.services = func() *agent.Services { return agent.NewServices(fakeCluster{client}) }
+	f.services = func() *services.Frontends { return services.FollowFrontends(clustertest.Cluster{Clientset: client}) }
 	behind := netip.AddrPortFrom(nfttest.PodAddresses(1)[0], 80)
 	l.Translate(t, []nfttest.Service{{Port: 8080, To: behind}, {Port: 9090, To: behind}})
 	for n := range nfttest.PodCount {
@@ -107,7 +107,7 @@ func TestServicesAsPeers(t *testing.T) {
 		}
 	}
 	enforced("first", false)
-	if j, ok := a.Explain(nft.Packet{Source: nfttest.PodAddresses(0)[0], Destination: at(8080).Addr(), Protocol: nft.TCP, Port: 8080}); !ok || j.Allows() || j.By.Policy.Name != "to" {
+	if j, ok := a.Explain(ruleset.Packet{Source: nfttest.PodAddresses(0)[0], Destination: at(8080).Addr(), Protocol: ruleset.TCP, Port: 8080}); !ok || j.Allows() || j.By.Policy.Name != "to" {
 		t.Errorf("explained as %+v", j)
 	}
 	service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Port: 9090})
@@ -126,30 +126,8 @@ func TestServicesAsPeers(t *testing.T) {
 	away := fake.NewClientset()
 	away.PrependReactor("*", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
 	away.PrependWatchReactor("services", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, errors.New("away") })
-	f.services = func() *agent.Services { return agent.NewServices(fakeCluster{away}) }
+	f.services = func() *services.Frontends { return services.FollowFrontends(clustertest.Cluster{Clientset: away}) }
 	a, _ = f.start()
 	f.eventually("what was kept is loaded", func() bool { return a.Status().State == agent.StateKept })
 	enforced("without a server", true)
-}
-
-// TestServicesAreReached says where Services of all kinds are reached.
-func TestServicesAreReached(t *testing.T) {
-	proxy := corev1.LoadBalancerIPModeProxy
-	node := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
-	for name, c := range map[string]struct {
-		service corev1.Service
-		want    string
-	}{
-		"cluster":  {corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7", "fd00::7"}, Ports: []corev1.ServicePort{{Port: 80}, {Port: 53, Protocol: corev1.ProtocolUDP}}}}, "10.96.0.7/6/80 10.96.0.7/17/53 fd00::7/6/80 fd00::7/17/53"},
-		"headless": {corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80}}}}, ""},
-		"a name":   {corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com", Ports: []corev1.ServicePort{{Port: 80}}}}, ""},
-		"balancer": {corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.8", ExternalIPs: []string{"198.51.100.1"}, Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443, Protocol: corev1.ProtocolSCTP}}},
-			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}, {IP: "203.0.113.10", IPMode: &proxy}, {Hostname: "lb.example.com"}}}}},
-			"10.96.0.8/132/443 192.0.2.1/132/30443 198.51.100.1/132/443 203.0.113.9/132/443"},
-		"odd": {corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "nonsense", Ports: []corev1.ServicePort{{Port: 80, Protocol: "GRE"}}}}, ""},
-	} {
-		if d := gocmp.Diff(c.want, strings.Join(agent.FrontendsOf(&c.service, node), " ")); d != "" {
-			t.Errorf("%s:\n%s", name, d)
-		}
-	}
 }

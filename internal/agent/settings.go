@@ -38,40 +38,40 @@ type settings struct {
 
 // readSettings looks whether settings of the kernel have changed, and the clock of the host.
 func (a *Agent) readSettings() {
-	now := a.Clock.Now()
+	now := a.options.Clock.Now()
 	since := now.Sub(a.settings.read)
 	if since >= 0 && since < settingsInterval {
 		return
 	}
 	// The clock of the wall may have been set meanwhile; that which only goes on was not.
 	if jumped := now.Round(0).Sub(a.settings.read.Round(0)) - since; !a.settings.read.IsZero() && jumped.Abs() > jumpLeast {
-		a.Log.Info("The clock of the host was set", "by", jumped.String())
+		a.options.Log.Info("The clock of the host was set", "by", jumped.String())
 		a.telling.at = time.Time{} // how it differs from the controller's shows when that is told something
 	}
 	a.settings.read = now
-	if a.Pods != nil && a.Pods.Settings != nil {
-		if of := a.Pods.Settings(); of != a.settings.of {
+	if a.options.Pods != nil && a.options.Pods.Settings != nil {
+		if of := a.options.Pods.Settings(); of != a.settings.of {
 			a.settings.of = of
-			a.Pods.refresh()
+			a.options.Pods.Refresh()
 		}
 	}
 	var skew time.Duration
-	if a.Skew != nil {
-		skew = a.Skew()
+	if a.options.Skew != nil {
+		skew = a.options.Skew()
 	}
 	var forwards []string
 	var full string
-	if a.Settings != nil {
-		if forwards = a.Settings.Forwards(); a.Forwarded && !slices.Contains(a.Table.Lacks(), kernel.FeatureKinds) {
+	if a.options.Settings != nil {
+		if forwards = a.options.Settings.Forwards(); a.options.Forwarded && !slices.Contains(a.options.Table.Lacks(), kernel.FeatureKinds) {
 			forwards = nil // it is judged
 		}
-		if n, most := a.Settings.Connections(); most > 0 && n >= most*connectionsFull/100 {
+		if n, most := a.options.Settings.Connections(); most > 0 && n >= most*connectionsFull/100 {
 			full = fmt.Sprintf("conntrack follows %d connections and can follow %d (net.netfilter.nf_conntrack_max); packets of those beyond are dropped", n, most)
 		}
 	}
-	a.change(func(s *Status) {
+	a.board.change(func(s *Status) {
 		if !slices.Equal(s.Forwards, forwards) {
-			a.Log.Info("Whether the host routes has changed", "families", forwards)
+			a.options.Log.Info("Whether the host routes has changed", "families", forwards)
 		}
 		s.Forwards, s.ConnectionsFull, s.ClockError = forwards, full, ""
 		if skew.Abs() > skewMost {

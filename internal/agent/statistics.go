@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
-	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/platform/errtext"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -55,7 +56,7 @@ func (m *meter) begin(counters map[string][]kernel.Counter) {
 
 // add takes the counters of chains of a program. A chain that is not as the program says is passed
 // over: somebody is changing it.
-func (m *meter) add(p *nft.Program, counters map[string][]kernel.Counter) {
+func (m *meter) add(p *ruleset.Program, counters map[string][]kernel.Counter) {
 	for name, list := range counters {
 		chain := p.Chains[name]
 		if chain == nil || len(chain.Rules) != len(list) {
@@ -165,12 +166,12 @@ type counted struct {
 }
 
 // countBefore takes what the chains have counted that a change is about to replace.
-func (a *Agent) countBefore(c *nft.Change) {
-	if a.Statistics == nil {
+func (a *Agent) countBefore(c *ruleset.Change) {
+	if a.options.Statistics == nil {
 		return
 	}
 	if !a.counting.begun {
-		counters, err := a.Table.Counters()
+		counters, err := a.options.Table.Counters()
 		if a.counting.begun = err == nil; err == nil {
 			a.counting.meter.begin(counters)
 		}
@@ -180,31 +181,31 @@ func (a *Agent) countBefore(c *nft.Change) {
 	for _, ch := range c.Chains {
 		chains = append(chains, ch.Name)
 	}
-	if len(chains) == 0 || a.program == nil {
+	if len(chains) == 0 || a.force.program == nil {
 		return
 	}
-	counters, err := a.Table.Counters(chains...)
+	counters, err := a.options.Table.Counters(chains...)
 	if err == nil {
-		a.counting.meter.add(a.program, counters)
+		a.counting.meter.add(a.force.program, counters)
 	}
-	a.change(func(s *Status) { s.StatisticsError = textOf(err) })
+	a.board.change(func(s *Status) { s.StatisticsError = errtext.Of(err) })
 }
 
 // sendCounts sends what was counted, when it is time. It does not wait for the answer.
 func (a *Agent) sendCounts(ctx context.Context) {
-	c, now := &a.counting, a.Clock.Now()
-	if a.Statistics == nil || a.program == nil || a.dirty || !c.begun || c.running || now.Before(c.next) {
+	c, now := &a.counting, a.options.Clock.Now()
+	if a.options.Statistics == nil || a.force.program == nil || a.dirty || !c.begun || c.running || now.Before(c.next) {
 		return
 	}
-	counters, err := a.Table.Counters()
-	c.next = now.Add(max(countInterval, countShare*a.Clock.Since(now)))
+	counters, err := a.options.Table.Counters()
+	c.next = now.Add(max(countInterval, countShare*a.options.Clock.Since(now)))
 	if err != nil {
-		a.change(func(s *Status) { s.StatisticsError = err.Error() })
+		a.board.change(func(s *Status) { s.StatisticsError = err.Error() })
 		return
 	}
-	c.meter.add(a.program, counters)
+	c.meter.add(a.force.program, counters)
 	c.meter.forget(counters)
-	a.trimAt = now.Add(trimAfter)
+	a.memory.trimAt = now.Add(trimAfter)
 	of := c.meter.take()
 	if len(of) == 0 {
 		return
@@ -216,7 +217,7 @@ func (a *Agent) sendCounts(ctx context.Context) {
 		left := portions(of)
 		err := recovered.Call(func() error {
 			for len(left) > 0 {
-				if err := a.Statistics(ctx, summary(a.Key, left[0])); err != nil {
+				if err := a.options.Statistics(ctx, summary(a.options.Key, left[0])); err != nil {
 					return err
 				}
 				left = left[1:]
@@ -262,5 +263,5 @@ func (a *Agent) wasCounted(c counted) {
 	if c.err != nil {
 		a.counting.meter.giveBack(c.of)
 	}
-	a.change(func(s *Status) { s.StatisticsError = textOf(c.err) })
+	a.board.change(func(s *Status) { s.StatisticsError = errtext.Of(c.err) })
 }

@@ -9,8 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/fqdn"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
+	"github.com/nephele-io/nephele/internal/agent/packetlog"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 )
 
@@ -91,13 +94,13 @@ type Status struct {
 	// Foreign are the filters of others that the host's traffic passes besides.
 	Foreign []string `json:"foreign,omitempty"`
 	// Names counts what is known of domain names; nil if nothing is learned of them.
-	Names *NamesStatus `json:"names,omitempty"`
+	Names *fqdn.Status `json:"names,omitempty"`
 	// Pods counts those of the Node; nil on a VM.
 	Pods *PodsStatus `json:"pods,omitempty"`
 	// Network is that of the Node; nil where another CNI plugin makes it.
 	Network *network.Status `json:"network,omitempty"`
 	// Log counts what policies want logged; nil without a log.
-	Log *PacketLogStatus `json:"log,omitempty"`
+	Log *packetlog.Status `json:"log,omitempty"`
 	// Traffic counts the connections that were recorded; nil if none are.
 	Traffic *traffic.Status `json:"traffic,omitempty"`
 	// What goes wrong, each until it is right again.
@@ -128,11 +131,11 @@ type Trouble struct{ With, Text string }
 
 // Troubles are all that can be told of, whether there is any or not.
 func (s *Status) Troubles() []Trouble {
-	var names NamesStatus
+	var names fqdn.Status
 	if s.Names != nil {
 		names = *s.Names
 	}
-	var log PacketLogStatus
+	var log packetlog.Status
 	if s.Log != nil {
 		log = *s.Log
 	}
@@ -188,41 +191,33 @@ func podsStatus(node *nft.Node, result nft.Result) *PodsStatus {
 
 // Status returns how the agent stands.
 func (a *Agent) Status() Status {
-	a.mu.Lock()
-	out := a.status
-	a.mu.Unlock()
-	if a.Names != nil {
-		counts := a.Names.Status()
+	out := a.board.now()
+	if a.options.Names != nil {
+		counts := a.options.Names.Status()
 		out.Names = &counts
 	}
-	if a.PacketLog != nil {
-		counts := a.PacketLog.Status()
+	if a.options.PacketLog != nil {
+		counts := a.options.PacketLog.Status()
 		out.Log = &counts
 	}
-	if a.Traffic != nil {
-		counts := a.Traffic.Status()
+	if a.options.Traffic != nil {
+		counts := a.options.Traffic.Status()
 		out.Traffic = &counts
 	}
-	if a.Pods != nil {
-		out.PodsError = a.Pods.state()
+	if a.options.Pods != nil {
+		out.PodsError = a.options.Pods.Trouble()
 	}
-	if n := cmp.Or(a.Network, a.sealing); n != nil {
+	if n := cmp.Or(a.options.Network, a.sealing); n != nil {
 		of := n.Status()
-		if a.Balancing != nil && a.Balancing.leads() {
-			of.Services = &network.Services{Places: len(a.Balancing.current().To), Trouble: a.Balancing.Trouble()}
+		if a.options.Balancing != nil && a.options.Balancing.Leads() {
+			of.Services = &network.Services{Places: len(a.options.Balancing.Current().To), Trouble: a.options.Balancing.Trouble()}
 		}
 		out.Network = &of
 	}
-	if a.Plugin != nil {
-		out.PluginError = a.Plugin()
+	if a.options.Plugin != nil {
+		out.PluginError = a.options.Plugin()
 	}
 	return out
-}
-
-func (a *Agent) change(f func(s *Status)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	f(&a.status)
 }
 
 // show brings the status up to date with the watches.
@@ -235,15 +230,15 @@ func (a *Agent) show() {
 			failed = s.Err.Error()
 		}
 	}
-	if connected && begun != a.begun { // the server may have forgotten what it was told
-		a.begun = begun
-		clear(a.published)
-		a.dirty = a.dirty || a.program != nil
+	if connected && begun != a.reporting.begun { // the server may have forgotten what it was told
+		a.reporting.begun = begun
+		clear(a.reporting.published)
+		a.dirty = a.dirty || a.force.program != nil
 	}
 	held := a.held()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := &a.status
+	a.board.mu.Lock()
+	defer a.board.mu.Unlock()
+	s := &a.board.status
 	s.Connected, s.ServerError = connected, failed
 	if a.wanted != nil {
 		s.AddressGroups, s.AppliedToGroups = len(a.wanted.AddressGroups), len(a.wanted.AppliedToGroups)
@@ -251,11 +246,11 @@ func (a *Agent) show() {
 	switch {
 	case s.Error != "":
 		s.State = StateFailing
-	case !a.released.IsZero():
+	case !a.board.released.IsZero():
 		s.State = StateReleased
 	case held:
 		s.State = StateHeld
-	case a.program == nil:
+	case a.force.program == nil:
 		s.State = StateStarting
 	case connected && !a.loaded:
 		s.State = StateEnforcing
@@ -265,35 +260,20 @@ func (a *Agent) show() {
 }
 
 // LoggedRule returns the rule of a LogID that is in force, or was before the last change.
-func (a *Agent) LoggedRule(id string) (nft.Origin, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, list := range []map[string]nft.Origin{a.logs, a.formerLogs} {
-		if o, ok := list[id]; ok {
-			return o, true
-		}
-	}
-	return nft.Origin{}, false
-}
+func (a *Agent) LoggedRule(id string) (ruleset.Origin, bool) { return a.board.loggedRule(id) }
 
 // InForce returns the program in force and since when it is; nil before there is one.
-func (a *Agent) InForce() (*nft.Program, time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.judge, a.judgeSince
-}
+func (a *Agent) InForce() (*ruleset.Program, time.Time) { return a.board.inForce() }
 
 // Explain says what would become of the first packet of a connection, and by which rule. It is
 // false before anything is in force.
-func (a *Agent) Explain(p nft.Packet) (nft.Judgement, bool) {
-	a.mu.Lock()
-	program := a.judge
-	a.mu.Unlock()
+func (a *Agent) Explain(p ruleset.Packet) (ruleset.Judgement, bool) {
+	program, _ := a.board.inForce()
 	if program == nil {
-		return nft.Judgement{}, false
+		return ruleset.Judgement{}, false
 	}
-	if a.Pods != nil {
-		return program.JudgeWay(a.Pods.way(p.Source, p.Destination), p), true
+	if a.options.Pods != nil {
+		return program.JudgeWay(a.options.Pods.Way(p.Source, p.Destination), p), true
 	}
 	return program.Judge(p), true
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
@@ -31,7 +32,7 @@ func (f *fixture) serve() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	cert, err := apiserver.OpenCertificate(dir, []string{"policies"}, nil, clock.RealClock{})
+	cert, err := serving.Open(dir, []string{"policies"}, nil, clock.RealClock{})
 	if err != nil {
 		f.t.Fatal(err)
 	}

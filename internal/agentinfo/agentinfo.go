@@ -1,6 +1,6 @@
-// Package agentinfo judges what agents say of themselves in their AntreaAgentInfos. One that has
-// died says nothing else than before, so what counts besides is when it was heard of last. All who
-// tell of agents ask here, so that they say the same.
+// Package agentinfo judges agents by their AntreaAgentInfos. An agent that has died leaves its last
+// AntreaAgentInfo behind, so its age counts as well as what it says. All packages that report on
+// agents use this one, so that they agree.
 package agentinfo
 
 import (

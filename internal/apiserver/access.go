@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Where kube-apiserver says how those whom it forwards, and holders of client certificates, are to
-// be recognized.
+// Where kube-apiserver publishes how to recognize the callers that it forwards, and holders of
+// client certificates.
 const (
 	authNamespace = "kube-system"
 	authConfigMap = "extension-apiserver-authentication"
@@ -37,8 +37,8 @@ type Access struct {
 	ClientCA dynamiccertificates.CAContentProvider
 	// AsksWebhooks recognizes those who may ask the webhooks; nil lets everybody.
 	AsksWebhooks func(user.Info) bool
-	// Own recognizes those of the server's own process, and OwnRequest their requests; they may be
-	// nil.
+	// Own recognizes the callers of the server's own process, and OwnRequest their requests; they
+	// may be nil.
 	Own        func(user.Info) bool
 	OwnRequest func(*http.Request) bool
 	// Ready says what is missing until all callers are recognized; it may be nil.

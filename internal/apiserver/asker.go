@@ -16,8 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 )
 
-// askerUser begins the names of those who ask the webhooks with a certificate. The name alone gives
-// nobody any right.
+// askerUser begins the names of callers that ask the webhooks with a certificate. The name alone
+// gives no right.
 const askerUser = "system:nephele:webhook-client:"
 
 // WithWebhookClients returns an Access that opens the webhooks to holders of a client certificate

@@ -10,10 +10,12 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/nephele-io/nephele/internal/apiserver/registration"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
@@ -61,15 +63,14 @@ func TestAuthoritiesAreFollowed(t *testing.T) {
 	if now, _ := serving[0].CurrentCertKeyContent(); string(now) != string(first) {
 		t.Error("the server proves itself by another authority at once")
 	}
-	r := newRegistration(t)
-	r.Hosts = desk
+	r := &registration.Registration{Client: c, Service: types.NamespacedName{Namespace: "kube-system", Name: "antrea"}, Hosts: desk}
 	published := func() map[string]string {
 		t.Helper()
-		if err := r.ensureCA(t.Context(), []byte("bundle")); err != nil {
+		if err := r.PublishAuthorities(t.Context(), []byte("bundle")); err != nil {
 			t.Fatal(err)
 		}
 		var kept corev1.ConfigMap
-		if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: r.caMeta().Namespace, Name: CAConfigMap}, &kept); err != nil {
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: registration.CAConfigMap}, &kept); err != nil {
 			t.Fatal(err)
 		}
 		return kept.Data

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/api/system/v1beta1"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -37,7 +38,7 @@ const (
 // bundles serves the one SupportBundle of the controller. One is made at a time, and one is kept,
 // in memory.
 type bundles struct {
-	resource
+	storage.Resource
 	write Bundle
 	clock clock.WithTicker
 	log   logr.Logger
@@ -64,8 +65,8 @@ func supportBundles() schema.GroupResource {
 func newBundle() runtime.Object { return &v1beta1.SupportBundle{} }
 
 func newBundles(o Options) *bundles {
-	return &bundles{resource: newResource(supportBundles(), "supportbundle", false, newBundle),
-		write: o.Bundle, clock: o.Certificate.clock, log: o.Logger, now: noBundle(), end: func() {}}
+	return &bundles{Resource: storage.New(supportBundles(), "supportbundle", false, newBundle),
+		write: o.Bundle, clock: o.Certificate.Clock(), log: o.Logger, now: noBundle(), end: func() {}}
 }
 
 // noBundle is what there is before anybody has asked.
@@ -80,7 +81,7 @@ func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.Valida
 	case !ok:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a SupportBundle", object))
 	case asked.Name != v1beta1.ControllerBundleName:
-		return nil, apierrors.NewForbidden(b.group, asked.Name, fmt.Errorf("the one bundle of this server is named %s", v1beta1.ControllerBundleName))
+		return nil, apierrors.NewForbidden(b.Group, asked.Name, fmt.Errorf("the one bundle of this server is named %s", v1beta1.ControllerBundleName))
 	}
 	var since time.Time
 	if asked.Since != "" {
@@ -163,7 +164,7 @@ func (b *bundles) replace(ctx context.Context, now *v1beta1.SupportBundle, packe
 // Get implements rest.Getter.
 func (b *bundles) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	if name != v1beta1.ControllerBundleName {
-		return nil, apierrors.NewNotFound(b.group, name)
+		return nil, apierrors.NewNotFound(b.Group, name)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +174,7 @@ func (b *bundles) Get(_ context.Context, name string, _ *metav1.GetOptions) (run
 // Delete implements rest.GracefulDeleter: it forgets the bundle, or ends its making.
 func (b *bundles) Delete(_ context.Context, name string, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	if name != v1beta1.ControllerBundleName {
-		return nil, false, apierrors.NewNotFound(b.group, name)
+		return nil, false, apierrors.NewNotFound(b.Group, name)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +198,7 @@ func (b *bundles) Destroy() {
 
 // bundleDownload serves the bundle itself.
 type bundleDownload struct {
-	resource
+	storage.Resource
 	of *bundles
 }
 
@@ -215,7 +216,7 @@ func (*bundleDownload) ProducesObject(string) any { return "" }
 // Get implements rest.Getter.
 func (d *bundleDownload) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	if name != v1beta1.ControllerBundleName {
-		return nil, apierrors.NewNotFound(d.group, name)
+		return nil, apierrors.NewNotFound(d.Group, name)
 	}
 	d.of.mu.Lock()
 	defer d.of.mu.Unlock()
@@ -223,9 +224,9 @@ func (d *bundleDownload) Get(_ context.Context, name string, _ *metav1.GetOption
 	case v1beta1.SupportBundleCollected:
 		return &bundleStream{packed: d.of.packed}, nil
 	case v1beta1.SupportBundleCollecting:
-		return nil, apierrors.NewConflict(d.group, name, errors.New("it is being collected: download it when its status is Collected"))
+		return nil, apierrors.NewConflict(d.Group, name, errors.New("it is being collected: download it when its status is Collected"))
 	}
-	return nil, apierrors.NewNotFound(d.group, name)
+	return nil, apierrors.NewNotFound(d.Group, name)
 }
 
 // bundleStream is a bundle on its way.

@@ -18,6 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -57,7 +58,7 @@ func TestMountedCertificate(t *testing.T) {
 	dir := t.TempDir()
 	issue(t, dir, servedName)
 	clk := clocktesting.NewFakeClock(time.Now())
-	cert, err := apiserver.MountedCertificate(dir, servedName, clk)
+	cert, err := serving.Mounted(dir, servedName, clk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestMountedCertificateIsLookedAt(t *testing.T) {
 		dir := t.TempDir()
 		issue(t, dir, servedName)
 		c.spoil(t, dir)
-		if _, err := apiserver.MountedCertificate(dir, servedName, clock.RealClock{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := serving.Mounted(dir, servedName, clock.RealClock{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error about %s", name, err, c.want)
 		}
 	}

@@ -20,9 +20,9 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 )
 
-// create serves the creation of an object from a body that was weighed. The generic handler does
-// more with it: it notes which of its fields a client manages, at several times the cost of the
-// object. Nothing that is created here is ever stored as an object, so nobody manages anything.
+// create serves the creation of an object from a body that was weighed. The generic handler also
+// notes which fields a client manages, at several times the cost of the object. Nothing that is
+// created here is ever stored as an object, so no client manages any field.
 func (d *door) create(w http.ResponseWriter, r *http.Request, b *body, raw []byte) {
 	object, code, err := d.created(r, b, raw)
 	if err != nil {

@@ -1,29 +1,29 @@
-// Package apiserver serves controlplane.antrea.io/v1beta2: computed policies and groups to those
-// who enforce them, what they report back, and answers to questions about groups and Pods;
-// stats.antrea.io/v1alpha1: what they have counted; and system.antrea.io/v1beta1. It is an
-// aggregated API server made of k8s.io/apiserver, so that agents reach it directly and everybody
-// else through kube-apiserver.
+// Package apiserver serves the API groups of enforcers: controlplane.antrea.io/v1beta2 (computed
+// policies and groups, reports of enforcers, questions about groups and Pods),
+// stats.antrea.io/v1alpha1 (what enforcers have counted) and system.antrea.io/v1beta1. It is an
+// aggregated API server made of k8s.io/apiserver: agents reach it directly, all other clients
+// through kube-apiserver.
 //
 // It owns the wire: paths, encodings (JSON and protobuf), field selectors, watches, authentication,
-// authorization and the certificate it serves with. What it serves belongs to a watchstore.Store
-// and a stats.Book; what is reported goes to a Reports, questions to a Queries.
+// authorization and the certificate it serves with. The objects that it serves belong to a
+// watchstore.Store and a stats.Book; it passes reports to a Reports and questions to a Queries.
 //
-// Who may use the API is for the cluster to say. Whom he may act for there is decided besides: an
-// enforcer watches what concerns its own key and reports for itself, unless a rule lets it act for
-// others (EnforcerAccess).
+// RBAC decides which callers may use the API. Besides, an enforcer may watch only the objects of
+// its own key and report only for itself, unless a rule lets it act for other keys
+// (EnforcerAccess).
 //
 // A watch sends every object that concerns the key (field nodeName; all objects without it) as
-// ADDED, exactly one BOOKMARK, and then what changes, groups as patches. It ignores no position
-// that it is given: one that a list or a bookmark of this store had is resumed if nothing has
-// happened since, any other is refused as expired, so that a client never goes on from a state it
-// does not have. A receiver that is too slow is cut off, by the store and on the network, and
-// delays nobody.
+// ADDED, exactly one BOOKMARK, and then changes, of groups as patches. It never ignores the
+// resourceVersion that a client gives. If a list or a bookmark of this store had that version, and
+// nothing has happened since, the watch resumes there; any other version is refused as expired. So
+// a client never goes on from a state that it does not have. A receiver that is too slow is cut
+// off, by the store and on the network, and delays no other receiver.
 //
-// What is held for callers is bounded, whoever they are (Limits): connections, requests, watches,
-// the size of what they send. What goes beyond is refused at once, and nobody else notices.
+// Limits bounds the connections, requests, watches and bodies of each caller and of all together. A
+// request beyond a bound is refused at once, without an effect on other callers.
 //
-// Beside the server, Registration tells kube-apiserver about it and its webhooks, and Infos keeps
-// the signs of life of controller and agents.
+// Registration tells kube-apiserver about this server and its webhooks. Infos keeps the heartbeats
+// of controller and agents.
 //
 // A Server is started once. All its methods may be called from anywhere.
 //

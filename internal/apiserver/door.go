@@ -26,6 +26,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/platform/weigh"
 )
@@ -51,8 +52,8 @@ const (
 	// heap to eight times its bytes plus a megabyte.
 	weightPerByte = 5
 	weightAtOnce  = 256 << 10
-	// heldBodies is what all bodies that are being received or worked on may weigh together,
-	// heldOfOne those of one caller.
+	// heldBodies bounds the weight of all bodies that are being received or worked on, heldOfOne
+	// the weight of one caller's.
 	heldBodies = 96 << 20
 	heldOfOne  = 16 << 20
 	// bodyTime is how long a body may take to arrive.
@@ -76,7 +77,7 @@ type door struct {
 type body struct {
 	most  int64
 	scale weigh.Scale
-	// kind and storage are those of a resource; empty for paths, whose bodies have none.
+	// kind and storage belong to a resource; empty for paths, which have no bodies of a kind.
 	kind    schema.GroupVersionKind
 	storage rest.Storage
 }
@@ -154,9 +155,9 @@ func (b *body) isAt(info *request.RequestInfo) bool {
 // address.
 func holder(r *http.Request) string {
 	if u, ok := request.UserFrom(r.Context()); ok && u.GetName() != user.Anonymous {
-		return identity(u)
+		return limits.Identity(u)
 	}
-	return origin(r.RemoteAddr).String()
+	return limits.Origin(r.RemoteAddr).String()
 }
 
 // weighing lets only bodies pass that weigh no more than they may. Who calls has been asked before,
@@ -323,7 +324,7 @@ func (s *share) grow(to int64) error {
 }
 
 func busy(why string) error {
-	return apierrors.NewTooManyRequests(why+"; try again later", int(limitRetry/time.Second))
+	return apierrors.NewTooManyRequests(why+"; try again later", int(limits.Retry/time.Second))
 }
 
 // leave gives back what is held.

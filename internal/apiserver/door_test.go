@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/nephele-io/nephele/internal/apiserver/groups"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 )
 
@@ -189,7 +190,7 @@ const testSize, testAtOnce = 16 << 10, 16 << 10
 // full of the smallest elements, the body with most of them that the door lets pass is decoded with
 // as much memory as the door has weighed for it.
 func TestDensestBodies(t *testing.T) {
-	scheme, err := servingScheme()
+	scheme, err := groups.Serving()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
 )
 
 // EnforcerAccess says what an identity that may use the API may do there on behalf of enforcers.
@@ -25,8 +26,8 @@ const (
 	// OwnKey: it may watch, and report for, the enforcers that it is or that a rule lets it act
 	// for, and no others.
 	OwnKey EnforcerAccess = "own-key"
-	// AnyKey: whoever may use the API may watch and report for all enforcers, as with an Antrea
-	// Controller.
+	// AnyKey: every caller that may use the API may watch and report for all enforcers, as with an
+	// Antrea Controller.
 	AnyKey EnforcerAccess = "any"
 )
 
@@ -64,11 +65,11 @@ type gate struct {
 	access     EnforcerAccess
 	authorizer authorizer.Authorizer
 	metrics    *Metrics
-	watches    *watches
+	watches    *limits.Watches
 }
 
 // allow fails unless the caller may act for the enforcer with the key, or with an empty key for all
-// of them. What is forbidden, a resource and a name if there is one, is told in the error.
+// of them. The error names what is forbidden, a resource and a name if there is one.
 func (g gate) allow(ctx context.Context, what schema.GroupResource, name, key string) error {
 	return g.counted(what, g.decide(ctx, what, name, key))
 }
@@ -134,7 +135,7 @@ func refusal(caller user.Info, key string) string {
 }
 
 // isNode reports whether the caller is the Node of that name, or a Pod on it: kube-apiserver
-// vouches for where a Pod's token is bound to.
+// guarantees the Node that a Pod's token is bound to.
 func isNode(caller user.Info, node string) bool {
 	if bound := caller.GetExtra()[serviceaccount.NodeNameKey]; len(bound) == 1 && bound[0] == node {
 		return true

@@ -31,6 +31,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/infos"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
@@ -64,7 +65,7 @@ type Members interface {
 	ServeMember(w http.ResponseWriter, r *http.Request, cluster string)
 }
 
-// hostUser is a host that has shown a certificate. Who has the same name is none.
+// hostUser is a host that has shown a certificate. A user with the same name is not one.
 type hostUser struct {
 	user.DefaultInfo
 	id credential.Identity
@@ -117,8 +118,8 @@ func (a Access) WithHosts(d *enroll.Desk) Access {
 	return a
 }
 
-// authoritiesOfHosts are the authorities of a desk, as a server tells callers whose certificates it
-// takes. It tells nobody of changes: servers look every minute.
+// authoritiesOfHosts are the authorities of a desk, published to callers as the authorities whose
+// certificates the server accepts. It reports no changes: servers look every minute.
 type authoritiesOfHosts struct{ desk *enroll.Desk }
 
 // Name implements dynamiccertificates.CAContentProvider.
@@ -310,20 +311,20 @@ func (h *Hosts) info(w http.ResponseWriter, r *http.Request) {
 
 // ownInfo returns the info of a host as it is now. That of a namesake is not its own.
 func (h *Hosts) ownInfo(ctx context.Context, host credential.Host) (*v1beta1.AntreaAgentInfo, error) {
-	b, err := listBearers(ctx, h.Client)
+	b, err := infos.List(ctx, h.Client)
 	if err != nil {
 		return nil, err
 	}
-	infos := map[string]*v1beta1.AntreaAgentInfo{}
+	known := map[string]*v1beta1.AntreaAgentInfo{}
 	var errs []error
 	read := func(name string) *v1beta1.AntreaAgentInfo {
-		if infos[name] == nil {
-			infos[name] = &v1beta1.AntreaAgentInfo{}
-			errs = append(errs, client.IgnoreNotFound(h.Reader.Get(ctx, client.ObjectKey{Name: name}, infos[name])))
+		if known[name] == nil {
+			known[name] = &v1beta1.AntreaAgentInfo{}
+			errs = append(errs, client.IgnoreNotFound(h.Reader.Get(ctx, client.ObjectKey{Name: name}, known[name])))
 		}
-		return infos[name]
+		return known[name]
 	}
-	name := b.infoName(host, func(n string) bool { return read(n).Name != "" }, func(n string) v1beta1.ObjectReference { return read(n).NodeRef })
+	name := b.InfoName(host, func(n string) bool { return read(n).Name != "" }, func(n string) v1beta1.ObjectReference { return read(n).NodeRef })
 	if name == "" {
 		return nil, apierrors.NewForbidden(infoResource, host.Name, errors.New("a Node or an ExternalNode of another namespace has the same name"))
 	}
@@ -336,10 +337,6 @@ func (h *Hosts) ownInfo(ctx context.Context, host credential.Host) (*v1beta1.Ant
 	}
 	info.ManagedFields = nil
 	return info, nil
-}
-
-func nodeRef(host credential.Host) v1beta1.ObjectReference {
-	return v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: host.Namespace, Name: host.Name}
 }
 
 // fill writes what a host says about itself, if the info is still the one that it has read.
@@ -357,7 +354,7 @@ func (h *Hosts) fill(ctx context.Context, info, said *v1beta1.AntreaAgentInfo, h
 		cloudv1.AnnotationKernel} {
 		out.Annotations = taken(out.Annotations, said.Annotations, key)
 	}
-	out.NodeRef = nodeRef(host)
+	out.NodeRef = infos.NodeRef(host)
 	if err := h.Client.Update(ctx, out); err != nil {
 		return nil, err
 	}

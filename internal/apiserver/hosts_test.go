@@ -47,7 +47,7 @@ type hotel struct {
 	informer *controllertest.FakeInformer
 }
 
-// GetInformer implements apiserver.Informers.
+// GetInformer implements infos.Informers.
 func (h *hotel) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	return h.informer, nil
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -12,17 +13,25 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 )
 
 // idlePosition is the position of lists that never change.
 const idlePosition = "1"
 
 // idle is a resource of which there are no objects: enforcers watch it, learn that it is empty, and
-// wait.
+// wait. There may be EgressGroups.
 type idle struct {
-	resource
+	storage.Resource
 	newList func() runtime.Object
 	gate    gate
+	groups  EgressGroups
+}
+
+// EgressGroups are which Pods Egresses apply to; an egress.Groups is some.
+type EgressGroups interface {
+	List(node string) (list []v1beta2.EgressGroup, version string, known bool)
+	Watch(ctx context.Context, node string, bookmark func(*v1beta2.EgressGroup), ended func()) watch.Interface
 }
 
 var (
@@ -31,14 +40,14 @@ var (
 	_ rest.Watcher = (*idle)(nil)
 )
 
-func newEgressGroups(g gate) rest.Storage {
-	r := newResource(controlplane("egressgroups"), "egressgroup", false, func() runtime.Object { return &v1beta2.EgressGroup{} })
-	return &idle{r, func() runtime.Object { return &v1beta2.EgressGroupList{} }, g}
+func newEgressGroups(groups EgressGroups, g gate) rest.Storage {
+	r := storage.New(controlplane("egressgroups"), "egressgroup", false, func() runtime.Object { return &v1beta2.EgressGroup{} })
+	return &idle{r, func() runtime.Object { return &v1beta2.EgressGroupList{} }, g, groups}
 }
 
 func newSupportBundleCollections(g gate) rest.Storage {
-	r := newResource(controlplane("supportbundlecollections"), "supportbundlecollection", false, func() runtime.Object { return &v1beta2.SupportBundleCollection{} })
-	return &idle{r, func() runtime.Object { return &v1beta2.SupportBundleCollectionList{} }, g}
+	r := storage.New(controlplane("supportbundlecollections"), "supportbundlecollection", false, func() runtime.Object { return &v1beta2.SupportBundleCollection{} })
+	return &idle{r, func() runtime.Object { return &v1beta2.SupportBundleCollectionList{} }, g, nil}
 }
 
 // NewList implements rest.Lister.
@@ -46,19 +55,27 @@ func (i *idle) NewList() runtime.Object { return i.newList() }
 
 // Get implements rest.Getter.
 func (i *idle) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	return nil, apierrors.NewNotFound(i.group, name)
+	return nil, apierrors.NewNotFound(i.Group, name)
 }
 
 // List implements rest.Lister.
 func (i *idle) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	f, err := newFilter(options)
+	f, err := storage.NewFilter(options)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.gate.allow(ctx, i.group, "", f.key); err != nil {
+	if err := i.gate.allow(ctx, i.Group, "", f.Key); err != nil {
 		return nil, err
 	}
-	if err := checkList(options, idlePosition); err != nil {
+	if i.groups != nil {
+		found, version, known := i.groups.List(f.Key)
+		if !known {
+			return nil, apierrors.NewServiceUnavailable("it is not known yet which Pods Egresses apply to")
+		}
+		items := slices.DeleteFunc(found, func(g v1beta2.EgressGroup) bool { return !f.Wants(g.Name) })
+		return &v1beta2.EgressGroupList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: items}, storage.CheckList(options, version)
+	}
+	if err := storage.CheckList(options, idlePosition); err != nil {
 		return nil, err
 	}
 	list := i.newList()
@@ -68,26 +85,36 @@ func (i *idle) List(ctx context.Context, options *internalversion.ListOptions) (
 
 // Watch implements rest.Watcher: one bookmark, and then nothing until the client goes.
 func (i *idle) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	f, err := newFilter(options)
+	f, err := storage.NewFilter(options)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.gate.allow(ctx, i.group, "", f.key); err != nil {
+	if err := i.gate.allow(ctx, i.Group, "", f.Key); err != nil {
 		return nil, err
 	}
-	if position, err := resumeAt(options); err != nil {
+	position, err := storage.ResumeAt(options)
+	if err != nil {
 		return nil, err
-	} else if position != "" && position != idlePosition {
+	}
+	if position != "" && (position != idlePosition || i.groups != nil) {
 		return nil, apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s: the list has moved on", position))
 	}
-	leave, err := i.gate.watches.enter(ctx, i.group, f.key)
+	leave, err := i.gate.watches.Enter(ctx, i.Group, f.Key)
 	if err != nil {
 		return nil, err
 	}
-	bookmark := i.kind()
+	if i.groups != nil {
+		mark := func(g *v1beta2.EgressGroup) {
+			if storage.MarksInitialEvents(options) {
+				g.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+			}
+		}
+		return i.groups.Watch(ctx, f.Key, mark, leave), nil
+	}
+	bookmark := i.New()
 	m := bookmark.(metav1.Object)
 	m.SetResourceVersion(idlePosition)
-	if marksInitialEvents(options) {
+	if storage.MarksInitialEvents(options) {
 		m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -13,13 +13,14 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/api/system/v1beta1"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
 // install adds everything that is served to the server, and tells the door what can be created.
 func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme, codecs serializer.CodecFactory, d *door) error {
-	g := gate{access: o.Enforcers, authorizer: o.Access.Authorizer, metrics: o.Metrics, watches: newWatches(o.Limits, o.Access.Own, o.Metrics)}
+	g := gate{access: o.Enforcers, authorizer: o.Access.Authorizer, metrics: o.Metrics, watches: limits.NewWatches(o.Limits, o.Access.Own, o.Metrics.limit)}
 	if o.Queries != nil {
 		generic.Handler.NonGoRestfulMux.HandleFunc(endpointPath, serveEndpoint(o.Queries))
 		generic.Handler.NonGoRestfulMux.HandleFunc(featureGatesPath, serveFeatureGates)
@@ -55,7 +56,7 @@ func served(o Options, g gate) map[schema.GroupVersion]map[string]rest.Storage {
 	if o.Bundle != nil {
 		b := newBundles(o)
 		out[v1beta1.GroupVersion()]["supportbundles"] = b
-		out[v1beta1.GroupVersion()]["supportbundles/download"] = &bundleDownload{b.resource, b}
+		out[v1beta1.GroupVersion()]["supportbundles/download"] = &bundleDownload{b.Resource, b}
 	}
 	if o.Reviews != nil {
 		out[analysis.GroupVersion()] = newReviews(o, g)
@@ -76,7 +77,7 @@ func computed(o Options, g gate) map[string]rest.Storage {
 		"networkpolicies/status":          &statuses{o.Metrics.counting(o.Reports), o.Store, g},
 		"addressgroups":                   newObjects(watchstore.AddressGroups, "addressgroup", o.Store, g, o.Metrics),
 		"appliedtogroups":                 newObjects(watchstore.AppliedToGroups, "appliedtogroup", o.Store, g, o.Metrics),
-		"egressgroups":                    newEgressGroups(g),
+		"egressgroups":                    newEgressGroups(o.EgressGroups, g),
 		"supportbundlecollections":        newSupportBundleCollections(g),
 		"supportbundlecollections/status": &bundleStatuses{g},
 	}

@@ -21,11 +21,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
 // limited starts a server with an open store, an access and limits.
-func limited(t *testing.T, access apiserver.Access, l apiserver.Limits) *world {
+func limited(t *testing.T, access apiserver.Access, l limits.Limits) *world {
 	t.Helper()
 	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), access: &access, limits: l}
 	w.start(t, "127.0.0.1:0")
@@ -37,7 +38,7 @@ func limited(t *testing.T, access apiserver.Access, l apiserver.Limits) *world {
 // and gets one again for each that ends, whether anything was ever sent over it or not.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
-	for name, l := range map[string]apiserver.Limits{"of an address": {ConnectionsPerAddress: 8}, "of all": {Connections: 8}} {
+	for name, l := range map[string]limits.Limits{"of an address": {ConnectionsPerAddress: 8}, "of all": {Connections: 8}} {
 		w := limited(t, tokenAccess(), l)
 		w.hangUp()
 		var silent []net.Conn
@@ -103,7 +104,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	var waiting atomic.Int32
 	let := make(chan struct{})
-	w := limited(t, slowAccess(&waiting, let).WithEnforcer("secret"), apiserver.Limits{RequestsPerAddress: 10})
+	w := limited(t, slowAccess(&waiting, let).WithEnforcer("secret"), limits.Limits{RequestsPerAddress: 10})
 	c := w.client(t, "agent", "")
 	for i := range 20 { // more than may wait
 		stream, err := c.Get().Resource("addressgroups").Param("watch", "true").Param("fieldSelector", fmt.Sprintf("nodeName=n%d", i)).Stream(t.Context())
@@ -183,7 +184,7 @@ func TestStrangersCostNoQuestions(t *testing.T) {
 		asked.Add(1)
 		return authorizer.DecisionNoOpinion, "", nil
 	})
-	w := limited(t, access, apiserver.Limits{})
+	w := limited(t, access, limits.Limits{})
 	c := stranger(t)
 	for _, path := range []string{"/", "/metrics", "/version", "/readyz/policies-computed", "/readyz/callers-recognized", "/livez/ping", "/healthz/ping", "/endpoint?pod=a", "/debug/pprof/",
 		"/openapi/v2", "/apis", "/apis/controlplane.antrea.io/v1beta2/networkpolicies", "/apis/stats.antrea.io/v1alpha1/networkpolicystats"} {
@@ -239,7 +240,7 @@ func callersAccess() apiserver.Access {
 // one client. One more is refused in words; the place of one that ends is free.
 func TestWatchesAreCounted(t *testing.T) {
 	t.Parallel()
-	w := limited(t, callersAccess(), apiserver.Limits{WatchesPerKey: 3, WatchesPerClient: 7})
+	w := limited(t, callersAccess(), limits.Limits{WatchesPerKey: 3, WatchesPerClient: 7})
 	begin := func(who, resource, key string) (watch.Interface, error) {
 		r := w.client(t, who, "").Get().Resource(resource).Param("watch", "true").MaxRetries(0)
 		if key != "" {
@@ -292,7 +293,7 @@ func TestWatchesAreCounted(t *testing.T) {
 		})
 	}
 	// Enforcers of the process itself watch for every account.
-	own := limited(t, callersAccess().WithEnforcer("secret"), apiserver.Limits{WatchesPerKey: 3, WatchesPerClient: 2})
+	own := limited(t, callersAccess().WithEnforcer("secret"), limits.Limits{WatchesPerKey: 3, WatchesPerClient: 2})
 	client, err := rest.RESTClientFor(own.config("secret", ""))
 	if err != nil {
 		t.Fatal(err)

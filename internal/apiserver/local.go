@@ -22,11 +22,11 @@ import (
 )
 
 // EnforcerUser is the name of the enforcers that run in the process of the server. They enforce for
-// any key, and need no account of the cluster. The name alone gives nobody any right.
+// any key, and need no account of the cluster. The name alone gives no right.
 const EnforcerUser = "system:nephele:enforcer"
 
-// Closed returns an Access that lets nobody in, but to health. It is for a server that only serves
-// its own process; see WithEnforcer.
+// Closed returns an Access that admits no caller, except to health. It is for a server that only
+// serves its own process; see WithEnforcer.
 func Closed() (Access, error) {
 	health, err := path.NewAuthorizer(healthPaths)
 	if err != nil {
@@ -42,7 +42,7 @@ func Closed() (Access, error) {
 // may read and watch all computed objects and report on policies, and nothing else. The token must
 // be a secret that never leaves the process.
 func (a Access) WithEnforcer(token string) Access {
-	// The uid tells the enforcer from somebody whom the cluster lets call himself by the same name.
+	// The uid distinguishes the enforcer from a user of the cluster that has the same name.
 	self := &user.DefaultInfo{Name: EnforcerUser, UID: rand.Text(), Groups: []string{user.AllAuthenticated}}
 	bearer := authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{token: self}, nil)
 	a.Authenticator = unionauthn.New(bearer, a.Authenticator)

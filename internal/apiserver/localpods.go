@@ -16,11 +16,12 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/roster"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 )
 
 // localPods serves each Node the Pods that run there.
 type localPods struct {
-	resource
+	storage.Resource
 	index *roster.Index
 	gate  gate
 }
@@ -32,7 +33,7 @@ var (
 
 func newLocalPods(b *roster.Index, g gate) rest.Storage {
 	group := schema.GroupResource{Group: analysis.GroupName, Resource: "localpods"}
-	return &localPods{newResource(group, "localpod", true, func() runtime.Object { return &analysis.LocalPod{} }), b, g}
+	return &localPods{storage.New(group, "localpod", true, func() runtime.Object { return &analysis.LocalPod{} }), b, g}
 }
 
 // NewList implements rest.Lister.
@@ -40,7 +41,7 @@ func (*localPods) NewList() runtime.Object { return &analysis.LocalPodList{} }
 
 // node is the Node whose agent asks.
 func (n *localPods) node(ctx context.Context, o *internalversion.ListOptions) (string, error) {
-	f, err := newFilter(o)
+	f, err := storage.NewFilter(o)
 	switch {
 	case err != nil:
 		return "", err
@@ -48,10 +49,10 @@ func (n *localPods) node(ctx context.Context, o *internalversion.ListOptions) (s
 		return "", apierrors.NewBadRequest("a list of LocalPods is of all Namespaces together: ask for localpods without one")
 	case o != nil && o.LabelSelector != nil && !o.LabelSelector.Empty():
 		return "", apierrors.NewBadRequest("labelSelector: a LocalPod has no labels")
-	case f.key == "" || strings.Contains(f.key, "/"):
-		return "", apierrors.NewBadRequest(fmt.Sprintf("fieldSelector: nodeName is %q, want the name of a Node", f.key))
+	case f.Key == "" || strings.Contains(f.Key, "/"):
+		return "", apierrors.NewBadRequest(fmt.Sprintf("fieldSelector: nodeName is %q, want the name of a Node", f.Key))
 	}
-	return f.key, n.gate.allow(ctx, n.group, "", f.key)
+	return f.Key, n.gate.allow(ctx, n.Group, "", f.Key)
 }
 
 // List implements rest.Lister.
@@ -64,7 +65,7 @@ func (n *localPods) List(ctx context.Context, o *internalversion.ListOptions) (r
 	if err != nil {
 		return nil, rosterError(err)
 	}
-	if err := checkList(o, list.ResourceVersion); err != nil {
+	if err := storage.CheckList(o, list.ResourceVersion); err != nil {
 		return nil, err
 	}
 	return list, nil
@@ -76,15 +77,15 @@ func (n *localPods) Watch(ctx context.Context, o *internalversion.ListOptions) (
 	if err != nil {
 		return nil, err
 	}
-	position, err := resumeAt(o)
+	position, err := storage.ResumeAt(o)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := n.gate.watches.enter(ctx, n.group, name)
+	leave, err := n.gate.watches.Enter(ctx, n.Group, name)
 	if err != nil {
 		return nil, err
 	}
-	w, err := n.index.Watch(ctx, name, roster.WatchOptions{Position: position, Bookmark: o != nil && o.AllowWatchBookmarks, Marks: marksInitialEvents(o), Ended: leave})
+	w, err := n.index.Watch(ctx, name, roster.WatchOptions{Position: position, Bookmark: o != nil && o.AllowWatchBookmarks, Marks: storage.MarksInitialEvents(o), Ended: leave})
 	if err != nil {
 		leave()
 		return nil, rosterError(err)
@@ -97,12 +98,4 @@ func rosterError(err error) error {
 		return apierrors.NewResourceExpired(err.Error())
 	}
 	return apierrors.NewServiceUnavailable(err.Error())
-}
-
-// checkNodeField refuses fields that LocalPods cannot be selected by.
-func checkNodeField(label, value string) (string, string, error) {
-	if label != fieldKey {
-		return "", "", fmt.Errorf("%q is not a field to select by, want %s", label, fieldKey)
-	}
-	return label, value, nil
 }

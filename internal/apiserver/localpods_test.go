@@ -25,6 +25,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/apiserver/roster"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -215,9 +216,9 @@ func TestLocalPodsAreCounted(t *testing.T) {
 	t.Parallel()
 	w, _ := localPods(t, "")
 	c := w.podClient(t, "agent@w1")
-	for i := range apiserver.DefaultWatchesPerKey + 1 {
+	for i := range limits.DefaultWatchesPerKey + 1 {
 		_, err := c.WatchLocalPods(t.Context(), "w1", "", nil)
-		if full := i == apiserver.DefaultWatchesPerKey; full != apierrors.IsTooManyRequests(err) || !full && err != nil {
+		if full := i == limits.DefaultWatchesPerKey; full != apierrors.IsTooManyRequests(err) || !full && err != nil {
 			t.Fatalf("watch %d: %v", i, err)
 		}
 	}

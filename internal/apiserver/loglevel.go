@@ -16,7 +16,8 @@ const logLevelPath = "/loglevel"
 const mostVerbose = 10
 
 // serveLogLevel answers GET /loglevel with the verbosity, and changes it first if the parameter
-// level is given, as antctl does it. Who may is for RBAC to say: the verb get on this path.
+// level is given, as antctl does it. RBAC decides which callers may: with the verb get on this
+// path.
 func serveLogLevel(level LogLevel, log logr.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
@@ -56,7 +57,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startStream(t.Context(), watcher, filter{}, false, m, func() {})
+	s := startStream(t.Context(), watcher, storage.Filter{}, false, m, func() {})
 	<-s.ResultChan()
 	if err := m.counting(noReports{}).Report(t.Context(), nil); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
@@ -72,8 +73,8 @@ func (o *objects) NewList() runtime.Object {
 // Destroy implements rest.Storage.
 func (o *objects) Destroy() {}
 
-// NamespaceScoped implements rest.Scoper: computed objects have no namespace, also those of
-// policies that have one.
+// NamespaceScoped implements rest.Scoper: computed objects have no namespace, even if their policy
+// has one.
 func (o *objects) NamespaceScoped() bool { return false }
 
 // GetSingularName implements rest.SingularNameProvider.
@@ -96,19 +97,19 @@ func (o *objects) Get(ctx context.Context, name string, _ *metav1.GetOptions) (r
 
 // List implements rest.Lister.
 func (o *objects) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	f, err := newFilter(options)
+	f, err := storage.NewFilter(options)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.gate.allow(ctx, groupResource(o.resource), "", f.key); err != nil {
+	if err := o.gate.allow(ctx, groupResource(o.resource), "", f.Key); err != nil {
 		return nil, err
 	}
-	found, revision, err := o.store.List(o.resource, f.key)
+	found, revision, err := o.store.List(o.resource, f.Key)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	position := watchstore.Position(revision)
-	if err := checkList(options, position); err != nil {
+	if err := storage.CheckList(options, position); err != nil {
 		return nil, err
 	}
 	meta := metav1.ListMeta{ResourceVersion: position}
@@ -122,11 +123,11 @@ func (o *objects) List(ctx context.Context, options *internalversion.ListOptions
 	}
 }
 
-// chosen copies those objects that the filter wants. What they point at stays shared.
-func chosen[T any](f filter, found []runtime.Object) []T {
+// chosen copies those objects that the storage.Filter wants. What they point at stays shared.
+func chosen[T any](f storage.Filter, found []runtime.Object) []T {
 	items := make([]T, 0, len(found))
 	for _, object := range found {
-		if f.wants(object.(metav1.Object).GetName()) {
+		if f.Wants(object.(metav1.Object).GetName()) {
 			items = append(items, *any(object).(*T))
 		}
 	}
@@ -158,27 +159,27 @@ func private(object runtime.Object) runtime.Object {
 
 // Watch implements rest.Watcher.
 func (o *objects) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	f, err := newFilter(options)
+	f, err := storage.NewFilter(options)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.gate.allow(ctx, groupResource(o.resource), "", f.key); err != nil {
+	if err := o.gate.allow(ctx, groupResource(o.resource), "", f.Key); err != nil {
 		return nil, err
 	}
-	position, err := resumeAt(options)
+	position, err := storage.ResumeAt(options)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := o.gate.watches.enter(ctx, groupResource(o.resource), f.key)
+	leave, err := o.gate.watches.Enter(ctx, groupResource(o.resource), f.Key)
 	if err != nil {
 		return nil, err
 	}
-	source, err := o.source(f.key, position)
+	source, err := o.source(f.Key, position)
 	if err != nil {
 		leave()
 		return nil, err
 	}
-	return startStream(ctx, source, f, marksInitialEvents(options), o.metrics, leave), nil
+	return startStream(ctx, source, f, storage.MarksInitialEvents(options), o.metrics, leave), nil
 }
 
 // source begins a watch of the store, at a position or with everything.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
@@ -54,35 +55,9 @@ func controlplane(resource string) schema.GroupResource {
 	return schema.GroupResource{Group: v1beta2.GroupName, Resource: resource}
 }
 
-// resource is what every storage of this server is made of.
-type resource struct {
-	rest.TableConvertor
-	group      schema.GroupResource
-	singular   string
-	namespaced bool
-	kind       func() runtime.Object
-}
-
-// newResource describes a resource with the default table.
-func newResource(group schema.GroupResource, singular string, namespaced bool, kind func() runtime.Object) resource {
-	return resource{rest.NewDefaultTableConvertor(group), group, singular, namespaced, kind}
-}
-
-// New implements rest.Storage.
-func (r resource) New() runtime.Object { return r.kind() }
-
-// Destroy implements rest.Storage.
-func (r resource) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (r resource) NamespaceScoped() bool { return r.namespaced }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (r resource) GetSingularName() string { return r.singular }
-
 // getter is a resource of which one object at a time is read.
 type getter struct {
-	resource
+	storage.Resource
 	get func(ctx context.Context, name types.NamespacedName) (runtime.Object, error)
 }
 
@@ -114,9 +89,9 @@ func queryError(err error) error {
 // nothing of others, whatever a group there selects.
 type eyes struct{ access authorizer.Authorizer }
 
-// seen reports of Namespaces whether the caller may get that resource there; Nodes and
-// ClusterGroups are in the Namespace "", which is that of who may get it in all. Failed tells of
-// what could not be asked.
+// seen reports for Namespaces whether the caller may get that resource there; Nodes and
+// ClusterGroups are in the Namespace "", which takes the right to get the resource everywhere.
+// failed returns what could not be asked.
 func (e eyes) seen(ctx context.Context, resource, own string) (seen func(namespace string) bool, failed func() error) {
 	caller, known := request.UserFrom(ctx)
 	if !known {
@@ -140,7 +115,7 @@ func (e eyes) seen(ctx context.Context, resource, own string) (seen func(namespa
 }
 
 func newGroupAssociations(q Queries, e eyes) rest.Storage {
-	r := newResource(controlplane("groupassociations"), "groupassociation", true, func() runtime.Object { return &v1beta2.GroupAssociation{} })
+	r := storage.New(controlplane("groupassociations"), "groupassociation", true, func() runtime.Object { return &v1beta2.GroupAssociation{} })
 	return &getter{r, func(ctx context.Context, name types.NamespacedName) (runtime.Object, error) {
 		groups, known, err := q.GroupsOf(ctx, name)
 		if err == nil && !known {
@@ -156,7 +131,7 @@ func newGroupAssociations(q Queries, e eyes) rest.Storage {
 }
 
 func newIPGroupAssociations(q Queries) rest.Storage {
-	r := newResource(controlplane("ipgroupassociations"), "ipgroupassociation", false, func() runtime.Object { return &v1beta2.IPGroupAssociation{} })
+	r := storage.New(controlplane("ipgroupassociations"), "ipgroupassociation", false, func() runtime.Object { return &v1beta2.IPGroupAssociation{} })
 	return &getter{r, func(ctx context.Context, name types.NamespacedName) (runtime.Object, error) {
 		a, err := netip.ParseAddr(name.Name)
 		if err != nil || a.Zone() != "" {
@@ -169,7 +144,7 @@ func newIPGroupAssociations(q Queries) rest.Storage {
 
 // members serves the members of groups, a page at a time.
 type members struct {
-	resource
+	storage.Resource
 	queries Queries
 	eyes
 }
@@ -177,11 +152,11 @@ type members struct {
 var _ rest.GetterWithOptions = (*members)(nil)
 
 func newGroupMembers(q Queries, e eyes) rest.Storage {
-	return &members{newResource(controlplane("groupmembers"), "groupmembers", true, func() runtime.Object { return &v1beta2.GroupMembers{} }), q, e}
+	return &members{storage.New(controlplane("groupmembers"), "groupmembers", true, func() runtime.Object { return &v1beta2.GroupMembers{} }), q, e}
 }
 
 func newClusterGroupMembers(q Queries, e eyes) rest.Storage {
-	return &members{newResource(controlplane("clustergroupmembers"), "clustergroupmembers", false, func() runtime.Object { return &v1beta2.ClusterGroupMembers{} }), q, e}
+	return &members{storage.New(controlplane("clustergroupmembers"), "clustergroupmembers", false, func() runtime.Object { return &v1beta2.ClusterGroupMembers{} }), q, e}
 }
 
 // NewGetOptions implements rest.GetterWithOptions.
@@ -201,9 +176,9 @@ func (m *members) Get(ctx context.Context, name string, options runtime.Object) 
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("page %d: want 1 for the first page, and so on", page.Page))
 	}
 	key := types.NamespacedName{Namespace: request.NamespaceValue(ctx), Name: name}
-	// Who may ask about ClusterGroups may ask about all Namespaces.
+	// A caller that may ask about ClusterGroups may ask about all Namespaces.
 	seen, failed := func(string) bool { return true }, func() error { return nil }
-	if m.namespaced {
+	if m.Namespaced {
 		seen, failed = m.seen(ctx, "groupmembers", key.Namespace)
 	}
 	found, err := m.queries.GroupMembers(ctx, key, *page, seen)
@@ -213,11 +188,11 @@ func (m *members) Get(ctx context.Context, name string, options runtime.Object) 
 	switch {
 	case err != nil:
 		return nil, queryError(err)
-	case found == nil && m.namespaced:
+	case found == nil && m.Namespaced:
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: "crd.antrea.io", Resource: "groups"}, key.String())
 	case found == nil:
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: "crd.antrea.io", Resource: "clustergroups"}, name)
-	case m.namespaced:
+	case m.Namespaced:
 		return found, nil
 	}
 	return (*v1beta2.ClusterGroupMembers)(found), nil
@@ -225,14 +200,14 @@ func (m *members) Get(ctx context.Context, name string, options runtime.Object) 
 
 // evaluations serves networkpolicyevaluation.
 type evaluations struct {
-	resource
+	storage.Resource
 	queries Queries
 }
 
 var _ rest.Creater = (*evaluations)(nil)
 
 func newEvaluations(q Queries) rest.Storage {
-	return &evaluations{newResource(controlplane("networkpolicyevaluation"), "networkpolicyevaluation", false,
+	return &evaluations{storage.New(controlplane("networkpolicyevaluation"), "networkpolicyevaluation", false,
 		func() runtime.Object { return &v1beta2.NetworkPolicyEvaluation{} }), q}
 }
 

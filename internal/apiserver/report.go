@@ -21,8 +21,8 @@ type Reports interface {
 }
 
 const (
-	// mostMessage is how much of the message of a report is kept, in bytes: what is told of a
-	// policy anywhere is shorter.
+	// mostMessage is how much of the message of a report is kept, in bytes: no place shows more of
+	// it.
 	mostMessage = 1 << 10
 	cutMark     = "..."
 )
@@ -62,7 +62,7 @@ func (s *statuses) Create(ctx context.Context, name string, object runtime.Objec
 	if err := s.gate.allow(ctx, policies, name, n.NodeName); err != nil {
 		return nil, err
 	}
-	// Who was given a policy reports on it, and nobody else.
+	// Only an enforcer that was given a policy reports on it.
 	if !s.store.Concerns(watchstore.NetworkPolicies, name, n.NodeName) {
 		if _, _, err := s.store.Get(watchstore.NetworkPolicies, name); err != nil {
 			return nil, unavailable(err)

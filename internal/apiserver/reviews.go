@@ -19,6 +19,8 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 	"github.com/nephele-io/nephele/internal/apiserver/turns"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -43,7 +45,7 @@ type Sight struct {
 	All bool
 	// Namespace reports whether he may list the network policies of a Namespace.
 	Namespace func(name string) bool
-	// Cluster reports whether he may list those of the cluster.
+	// Cluster reports whether the caller may list the policies of the cluster.
 	Cluster bool
 	// May reports whether he may do something to an object.
 	May func(verb, group, resource, namespace, name string) bool
@@ -60,8 +62,8 @@ const (
 	reviewsOfOne   = 4
 	// reviewPatience bounds how long one waits for its turn.
 	reviewPatience = 20 * time.Second
-	// plansAtOnce are the PlanReviews that are worked on at the same time; they have turns of their
-	// own, so that they keep nobody waiting who asks less. planPatience bounds how long one waits
+	// plansAtOnce is how many PlanReviews are worked on at the same time; they have turns of their
+	// own, so that smaller questions never wait for them. planPatience bounds how long one waits
 	// and is worked on.
 	plansAtOnce  = 1
 	planPatience = 40 * time.Second
@@ -77,7 +79,7 @@ const (
 type reviews struct {
 	answers Reviews
 	access  authorizer.Authorizer
-	held    *tally[string]
+	held    *limits.Counter[string]
 	turns   *turns.Turns
 	// patience bounds how long one waits for its turn, and is worked on.
 	patience time.Duration
@@ -87,13 +89,13 @@ type reviews struct {
 // newReviews are the resources of analysis.nephele.io.
 func newReviews(o Options, g gate) map[string]rest.Storage {
 	r := &reviews{
-		answers: o.Reviews, access: o.Access.Authorizer, held: newTally[string](reviewsAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne),
+		answers: o.Reviews, access: o.Access.Authorizer, held: limits.NewCounter[string](reviewsAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne),
 		turns: turns.New(reviewsAtOnce, reviewsKept), patience: reviewPatience, metrics: o.Metrics,
 	}
 	plans := *r
-	plans.held, plans.turns, plans.patience = newTally[string](plansAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne), turns.New(plansAtOnce, reviewsKept), planPatience
-	resource := func(plural, singular string, kind func() runtime.Object) resource {
-		return newResource(schema.GroupResource{Group: analysis.GroupName, Resource: plural}, singular, false, kind)
+	plans.held, plans.turns, plans.patience = limits.NewCounter[string](plansAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne), turns.New(plansAtOnce, reviewsKept), planPatience
+	resource := func(plural, singular string, kind func() runtime.Object) storage.Resource {
+		return storage.New(schema.GroupResource{Group: analysis.GroupName, Resource: plural}, singular, false, kind)
 	}
 	kind := func(plural, singular string, kind func() runtime.Object) rest.Storage {
 		return &reviewed{resource(plural, singular, kind), r}
@@ -113,7 +115,7 @@ func newReviews(o Options, g gate) map[string]rest.Storage {
 
 // reviewed serves one kind of review.
 type reviewed struct {
-	resource
+	storage.Resource
 	*reviews
 }
 
@@ -130,22 +132,22 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 			return nil, err
 		}
 	}
-	leave, full, own := r.held.enter(identity(caller))
+	leave, full, own := r.held.Enter(limits.Identity(caller))
 	if full {
 		r.metrics.limit("reviews")
 		why := "as many reviews are waiting as may be"
 		if own {
 			why = fmt.Sprintf("%d reviews of %q are waiting, which is as many as may be", reviewsOfOne, caller.GetName())
 		}
-		return nil, apierrors.NewTooManyRequests(why+"; try again later", int(limitRetry/time.Second))
+		return nil, apierrors.NewTooManyRequests(why+"; try again later", int(limits.Retry/time.Second))
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	sight, failed := r.sight(ctx, caller)
-	done, ok := r.turns.Take(ctx, identity(caller), sight.All)
+	done, ok := r.turns.Take(ctx, limits.Identity(caller), sight.All)
 	if !ok {
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the turn of this review has not come within %s; try again later", r.patience), int(limitRetry/time.Second))
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the turn of this review has not come within %s; try again later", r.patience), int(limits.Retry/time.Second))
 	}
 	defer done()
 	err := errors.Join(recovered.Call(func() error { return r.answers.Review(ctx, object, sight) }), failed())
@@ -159,7 +161,7 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 	case errors.As(err, &wrong):
 		return nil, apierrors.NewBadRequest(wrong.Error())
 	case err != nil && ctx.Err() != nil:
-		return nil, apierrors.NewTimeoutError(fmt.Sprintf("this review could not be answered within %s: ask for less", r.patience), int(limitRetry/time.Second))
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("this review could not be answered within %s: ask for less", r.patience), int(limits.Retry/time.Second))
 	case err != nil:
 		return nil, queryError(err)
 	}
@@ -167,7 +169,7 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 }
 
 // sight asks what a caller may see: first whether that is everything, then about each Namespace
-// when it matters. Failed tells of what could not be asked; the answer is worth nothing then.
+// when it matters. failed returns what could not be asked; the answer is worth nothing then.
 func (r *reviewed) sight(ctx context.Context, caller user.Info) (sight Sight, failed func() error) {
 	var errs error
 	var failing sync.Mutex

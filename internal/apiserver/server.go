@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +29,10 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/nephele-io/nephele/internal/apiserver/groups"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/apiserver/roster"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
@@ -52,7 +54,7 @@ type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
 	// Certificate is what it serves with.
-	Certificate *Certificate
+	Certificate *serving.Certificate
 	// Access decides about callers; see Delegated.
 	Access Access
 	// Store holds what is served. It need not be open yet.
@@ -70,31 +72,33 @@ type Options struct {
 	Traffic Traffic
 	// LocalPods holds which Pods run on which Node; nil serves none.
 	LocalPods *roster.Index
+	// EgressGroups are which Pods Egresses apply to; nil serves none.
+	EgressGroups EgressGroups
 	// Bundle makes support bundles; nil serves none.
 	Bundle Bundle
-	// Enforcers says whom callers may act for; empty means OwnKey.
+	// Enforcers says for which enforcers a caller may act; empty means OwnKey.
 	Enforcers EnforcerAccess
 	// Version of the controller, the Pod and the Node that it runs in, and the Service that leads
 	// to it, for those who ask for them.
 	Version      string
 	Pod, Service types.NamespacedName
 	Node         string
-	// Process stands for the Pod where there is none.
+	// Process names the process where there is no Pod.
 	Process string
 	// LogLevel is how much the process logs; nil if nobody may ask or change it.
 	LogLevel LogLevel
-	// Webhooks serve paths beside the API: to everybody, as kube-apiserver asks without proving who
-	// it is unless it is told to, or to those whom Access.AsksWebhooks recognizes. Who asks may
-	// learn from them which tiers and groups there are, and nothing else; they change nothing. It
-	// may be empty.
+	// Webhooks serve paths beside the API. Every caller may ask them, because kube-apiserver does
+	// not prove its identity unless it is configured to; or only the callers that
+	// Access.AsksWebhooks recognizes. A caller may learn from them which tiers and groups there
+	// are, and nothing else; they change nothing. It may be empty.
 	Webhooks map[string]http.Handler
 	// Hosts are those with certificates of our own, which Access.WithHosts recognizes; nil for
 	// none.
 	Hosts *Hosts
-	// Metrics are those of Store; they may be nil.
+	// Metrics are the metrics of Store; they may be nil.
 	Metrics *Metrics
 	// Limits bound what is held for callers.
-	Limits Limits
+	Limits limits.Limits
 	// Stall is how long a client of a watch may take to receive what was written before it is cut
 	// off; 0 means a minute.
 	Stall  time.Duration
@@ -138,9 +142,9 @@ func asked(o Options) (authorizer.Authorizer, error) {
 	return union.New(open, strangers, o.Access.Authorizer), nil
 }
 
-// askers returns the authenticator of the API. Where everybody may ask the webhooks, a certificate
-// that we cannot verify is no reason to refuse somebody there: kube-apiserver shows one to every
-// webhook if it is told to, and who has signed it is between it and others.
+// askers returns the authenticator of the API. Where every caller may ask the webhooks, a
+// certificate that we cannot verify is no reason to refuse the caller there: kube-apiserver shows
+// one to every webhook if it is configured to, and its issuer does not concern us.
 func (o Options) askers() authenticator.Request {
 	if o.Access.AsksWebhooks != nil {
 		return o.Access.Authenticator
@@ -160,11 +164,8 @@ func New(o Options) (*Server, error) {
 	if o.Listener == nil || o.Certificate == nil || o.Access.Authenticator == nil || o.Access.Authorizer == nil || o.Store == nil || o.Reports == nil {
 		return nil, errors.New("API server: Listener, Certificate, Access, Store and Reports must be given")
 	}
-	if o.Stall == 0 {
-		o.Stall = defaultStall
-	}
-	o.Limits = o.Limits.withDefaults()
-	scheme, err := servingScheme()
+	o.Limits = o.Limits.WithDefaults()
+	scheme, err := groups.Serving()
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
@@ -193,7 +194,7 @@ func New(o Options) (*Server, error) {
 }
 
 func genericConfig(o Options, codecs serializer.CodecFactory, d *door) (*server.Config, error) {
-	external, err := externalScheme()
+	external, err := groups.External()
 	if err != nil {
 		return nil, err
 	}
@@ -203,12 +204,8 @@ func genericConfig(o Options, codecs serializer.CodecFactory, d *door) (*server.
 	}
 	c := server.NewConfig(codecs)
 	c.SecureServing = &server.SecureServingInfo{
-		Listener: &countingListener{
-			o.Listener,
-			newTally[netip.Prefix](o.Limits.Connections, o.Limits.ConnectionsPerAddress),
-			o.Metrics,
-		},
-		Cert:          o.Certificate.pair,
+		Listener:      limits.Listen(o.Listener, o.Limits, o.Metrics.limit),
+		Cert:          o.Certificate.Pair(),
 		ClientCA:      o.Access.ClientCA,
 		MinTLSVersion: tls.VersionTLS12,
 	}
@@ -234,11 +231,12 @@ func genericConfig(o Options, codecs serializer.CodecFactory, d *door) (*server.
 		if o.Hosts != nil {
 			h = o.Hosts.staying(h)
 		}
-		return bounded(server.DefaultBuildHandlerChain(d.weighing(h, o.Access.OwnRequest), c), o)
+		bounds := limits.Requests{Limits: o.Limits, Stall: o.Stall, Own: o.Access.OwnRequest, Refused: o.Metrics.limit}
+		return limits.Handle(server.DefaultBuildHandlerChain(d.weighing(h, o.Access.OwnRequest), c), bounds)
 	}
 	namer := openapi.NewDefinitionNamer(external)
-	c.OpenAPIConfig = server.DefaultOpenAPIConfig(describe(external), namer)
-	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(describe(external), namer)
+	c.OpenAPIConfig = server.DefaultOpenAPIConfig(groups.OpenAPI(external), namer)
+	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(groups.OpenAPI(external), namer)
 	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "Nephele", "Nephele"
 	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("policies-computed", func(*http.Request) error { return o.computed() }))
 	if ready := o.Access.Ready; ready != nil {
@@ -272,7 +270,7 @@ func (s *Server) Start(ctx context.Context) error {
 		failed := func(err error) {
 			s.Logger.Error(err, "Renewing the serving certificate failed, trying again later", "stack", recovered.StackOf(err))
 		}
-		recovered.Repeat(ctx, clock.RealClock{}, failed, func() { s.Certificate.keep(ctx, failed) })
+		recovered.Repeat(ctx, clock.RealClock{}, failed, func() { s.Certificate.Keep(ctx, failed) })
 	})
 	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
 		return fmt.Errorf("API server: %w", err)

@@ -24,7 +24,9 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/apiserver/roster"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -46,7 +48,7 @@ type world struct {
 	access *apiserver.Access
 	clock  clock.WithTicker
 	stall  time.Duration
-	limits apiserver.Limits
+	limits limits.Limits
 	// webhooks are served beside the API.
 	webhooks map[string]http.Handler
 	// enforcers, queries and book are options of the server.
@@ -62,6 +64,7 @@ type world struct {
 	dialled []net.Conn
 	bundle  apiserver.Bundle
 	pods    *roster.Index
+	egress  apiserver.EgressGroups
 }
 
 // reportBook keeps what was reported.
@@ -116,7 +119,7 @@ func listen(t testing.TB, address string) net.Listener {
 func serve(t testing.TB, store *watchstore.Store, address string) *world {
 	t.Helper()
 	// Here the agents of all nodes are one user behind one address.
-	many := apiserver.Limits{ConnectionsPerAddress: 10_000, RequestsPerAddress: 10_000, WatchesPerClient: 100_000}
+	many := limits.Limits{ConnectionsPerAddress: 10_000, RequestsPerAddress: 10_000, WatchesPerClient: 100_000}
 	w := &world{store: store, reports: &reportBook{}, dir: t.TempDir(), limits: many}
 	w.start(t, address)
 	return w
@@ -145,7 +148,7 @@ func (w *world) start(t testing.TB, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := apiserver.OpenCertificate(dir, []string{"antrea.kube-system.svc"}, []net.IP{net.IPv4(127, 0, 0, 1)}, w.clock)
+	cert, err := serving.Open(dir, []string{"antrea.kube-system.svc"}, []net.IP{net.IPv4(127, 0, 0, 1)}, w.clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +157,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.address = l.Addr().String()
 	s, err := apiserver.New(
 		apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
-			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Traffic: w.traffic, Bundle: w.bundle, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts, LocalPods: w.pods},
+			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Traffic: w.traffic, Bundle: w.bundle, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts, LocalPods: w.pods, EgressGroups: w.egress},
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -8,21 +8,16 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metatable "k8s.io/apimachinery/pkg/api/meta/table"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
@@ -32,7 +27,7 @@ func statistic(resource string) schema.GroupResource {
 
 // summaries takes what enforcers have counted.
 type summaries struct {
-	resource
+	storage.Resource
 	book  *stats.Book
 	given stats.Computed
 	gate  gate
@@ -41,7 +36,7 @@ type summaries struct {
 var _ rest.Creater = (*summaries)(nil)
 
 func newSummaries(o Options, g gate) rest.Storage {
-	r := newResource(controlplane("nodestatssummaries"), "nodestatssummary", false, func() runtime.Object { return &v1beta2.NodeStatsSummary{} })
+	r := storage.New(controlplane("nodestatssummaries"), "nodestatssummary", false, func() runtime.Object { return &v1beta2.NodeStatsSummary{} })
 	return &summaries{r, o.Statistics, given{o.Store, o.Enforcers}, g}
 }
 
@@ -82,7 +77,7 @@ func (s *summaries) Create(ctx context.Context, object runtime.Object, _ rest.Va
 	if summary.Name == "" {
 		return nil, apierrors.NewBadRequest("metadata.name is empty, want the key of the enforcer")
 	}
-	key, err := s.gate.reporter(ctx, s.group, summary.Name)
+	key, err := s.gate.reporter(ctx, s.Group, summary.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -94,89 +89,12 @@ func (s *summaries) Create(ctx context.Context, object runtime.Object, _ rest.Va
 
 func dryRun(o *metav1.CreateOptions) bool { return o != nil && len(o.DryRun) > 0 }
 
-// readings is a resource that is read one by one or as a list, and not watched.
-type readings struct {
-	resource
-	newList func() runtime.Object
-	// items returns the objects of a namespace, or with an empty one of all.
-	items func(namespace string) []runtime.Object
-	get   func(namespace, name string) (runtime.Object, bool)
-	table func(ctx context.Context, object, options runtime.Object) (*metav1.Table, error)
-}
-
-var (
-	_ rest.Getter = (*readings)(nil)
-	_ rest.Lister = (*readings)(nil)
-)
-
-// NewList implements rest.Lister.
-func (r *readings) NewList() runtime.Object { return r.newList() }
-
-// Get implements rest.Getter.
-func (r *readings) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	object, ok := r.get(request.NamespaceValue(ctx), name)
-	if !ok {
-		return nil, apierrors.NewNotFound(r.group, name)
-	}
-	return object, nil
-}
-
-// List implements rest.Lister.
-func (r *readings) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
-	if err := checkList(o, ""); err != nil {
-		return nil, err
-	}
-	var chosen []runtime.Object
-	for _, object := range r.items(request.NamespaceValue(ctx)) {
-		m := object.(metav1.Object)
-		if o != nil && o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(m.GetLabels())) {
-			continue
-		}
-		if o != nil && o.FieldSelector != nil && !o.FieldSelector.Matches(fields.Set{fieldName: m.GetName(), "metadata.namespace": m.GetNamespace()}) {
-			continue
-		}
-		chosen = append(chosen, object)
-	}
-	list := r.newList()
-	if err := meta.SetList(list, chosen); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	return list, nil
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (r *readings) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return r.table(ctx, object, options)
-}
-
-// column is one column of a table.
-type column struct{ name, typ, format, description string }
-
-// tabler returns a conversion to tables with the given columns; cells returns the values of one
-// object.
-func tabler(columns []column, cells func(o runtime.Object) []any) func(context.Context, runtime.Object, runtime.Object) (*metav1.Table, error) {
-	return func(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
-		table := &metav1.Table{}
-		if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
-			for _, c := range columns {
-				table.ColumnDefinitions = append(table.ColumnDefinitions, metav1.TableColumnDefinition{Name: c.name, Type: c.typ, Format: c.format, Description: c.description})
-			}
-		}
-		if m, err := meta.ListAccessor(object); err == nil {
-			table.ResourceVersion = m.GetResourceVersion()
-		}
-		var err error
-		table.Rows, err = metatable.MetaToTableRow(object, func(o runtime.Object, _ metav1.Object, _, _ string) ([]any, error) { return cells(o), nil })
-		return table, err
-	}
-}
-
-var trafficColumns = []column{
-	{"Name", "string", "name", "Name of the policy."},
-	{"Sessions", "integer", "", "Sessions that rules of the policy have matched."},
-	{"Packets", "integer", "", "Packets of these sessions."},
-	{"Bytes", "integer", "", "Bytes of these packets."},
-	{"Created At", "date", "", "When counting began."},
+var trafficColumns = []storage.Column{
+	{Name: "Name", Type: "string", Format: "name", Description: "Name of the policy."},
+	{Name: "Sessions", Type: "integer", Description: "Sessions that rules of the policy have matched."},
+	{Name: "Packets", Type: "integer", Description: "Packets of these sessions."},
+	{Name: "Bytes", Type: "integer", Description: "Bytes of these packets."},
+	{Name: "Created At", Type: "date", Description: "When counting began."},
 }
 
 func trafficCells(m metav1.Object, t v1alpha1.TrafficStats) []any {
@@ -185,17 +103,19 @@ func trafficCells(m metav1.Object, t v1alpha1.TrafficStats) []any {
 
 // newPolicyStatistics serves the counters of one kind of policy. object turns counters into what is
 // served; table is left to the caller.
-func newPolicyStatistics(b *stats.Book, kind v1beta2.NetworkPolicyType, r resource, list func() runtime.Object, object func(stats.Counters) runtime.Object) *readings {
-	return &readings{
-		resource: r, newList: list,
-		items: func(namespace string) []runtime.Object {
+func newPolicyStatistics(
+	b *stats.Book, kind v1beta2.NetworkPolicyType, r storage.Resource, list func() runtime.Object, object func(stats.Counters) runtime.Object,
+) *storage.Readings {
+	return &storage.Readings{
+		Resource: r, Lists: list,
+		Items: func(namespace string) []runtime.Object {
 			var out []runtime.Object
 			for _, c := range b.List(kind, namespace) {
 				out = append(out, object(c))
 			}
 			return out
 		},
-		get: func(namespace, name string) (runtime.Object, bool) {
+		Object: func(namespace, name string) (runtime.Object, bool) {
 			c, ok := b.Get(kind, namespace, name)
 			return object(c), ok
 		},
@@ -207,12 +127,12 @@ func counterMeta(c stats.Counters) metav1.ObjectMeta {
 }
 
 func newNetworkPolicyStats(b *stats.Book) rest.Storage {
-	r := newResource(statistic("networkpolicystats"), "networkpolicystats", true, func() runtime.Object { return &v1alpha1.NetworkPolicyStats{} })
+	r := storage.New(statistic("networkpolicystats"), "networkpolicystats", true, func() runtime.Object { return &v1alpha1.NetworkPolicyStats{} })
 	s := newPolicyStatistics(b, v1beta2.K8sNetworkPolicy, r, func() runtime.Object { return &v1alpha1.NetworkPolicyStatsList{} },
 		func(c stats.Counters) runtime.Object {
 			return &v1alpha1.NetworkPolicyStats{ObjectMeta: counterMeta(c), TrafficStats: c.Total}
 		})
-	s.table = tabler(trafficColumns, func(o runtime.Object) []any {
+	s.Table = storage.Tabler(trafficColumns, func(o runtime.Object) []any {
 		p := o.(*v1alpha1.NetworkPolicyStats)
 		return trafficCells(p, p.TrafficStats)
 	})
@@ -220,12 +140,12 @@ func newNetworkPolicyStats(b *stats.Book) rest.Storage {
 }
 
 func newAntreaNetworkPolicyStats(b *stats.Book) rest.Storage {
-	r := newResource(statistic("antreanetworkpolicystats"), "antreanetworkpolicystats", true, func() runtime.Object { return &v1alpha1.AntreaNetworkPolicyStats{} })
+	r := storage.New(statistic("antreanetworkpolicystats"), "antreanetworkpolicystats", true, func() runtime.Object { return &v1alpha1.AntreaNetworkPolicyStats{} })
 	s := newPolicyStatistics(b, v1beta2.AntreaNetworkPolicy, r, func() runtime.Object { return &v1alpha1.AntreaNetworkPolicyStatsList{} },
 		func(c stats.Counters) runtime.Object {
 			return &v1alpha1.AntreaNetworkPolicyStats{ObjectMeta: counterMeta(c), TrafficStats: c.Total, RuleTrafficStats: c.Rules}
 		})
-	s.table = tabler(trafficColumns, func(o runtime.Object) []any {
+	s.Table = storage.Tabler(trafficColumns, func(o runtime.Object) []any {
 		p := o.(*v1alpha1.AntreaNetworkPolicyStats)
 		return trafficCells(p, p.TrafficStats)
 	})
@@ -233,13 +153,13 @@ func newAntreaNetworkPolicyStats(b *stats.Book) rest.Storage {
 }
 
 func newAntreaClusterNetworkPolicyStats(b *stats.Book) rest.Storage {
-	r := newResource(statistic("antreaclusternetworkpolicystats"), "antreaclusternetworkpolicystats", false,
+	r := storage.New(statistic("antreaclusternetworkpolicystats"), "antreaclusternetworkpolicystats", false,
 		func() runtime.Object { return &v1alpha1.AntreaClusterNetworkPolicyStats{} })
 	s := newPolicyStatistics(b, v1beta2.AntreaClusterNetworkPolicy, r, func() runtime.Object { return &v1alpha1.AntreaClusterNetworkPolicyStatsList{} },
 		func(c stats.Counters) runtime.Object {
 			return &v1alpha1.AntreaClusterNetworkPolicyStats{ObjectMeta: counterMeta(c), TrafficStats: c.Total, RuleTrafficStats: c.Rules}
 		})
-	s.table = tabler(trafficColumns, func(o runtime.Object) []any {
+	s.Table = storage.Tabler(trafficColumns, func(o runtime.Object) []any {
 		p := o.(*v1alpha1.AntreaClusterNetworkPolicyStats)
 		return trafficCells(p, p.TrafficStats)
 	})
@@ -250,17 +170,17 @@ func newAntreaClusterNetworkPolicyStats(b *stats.Book) rest.Storage {
 const shownPods = 3
 
 func newMulticastGroups(b *stats.Book) rest.Storage {
-	return &readings{
-		resource: newResource(statistic("multicastgroups"), "multicastgroup", false, func() runtime.Object { return &v1alpha1.MulticastGroup{} }),
-		newList:  func() runtime.Object { return &v1alpha1.MulticastGroupList{} },
-		items: func(string) []runtime.Object {
+	return &storage.Readings{
+		Resource: storage.New(statistic("multicastgroups"), "multicastgroup", false, func() runtime.Object { return &v1alpha1.MulticastGroup{} }),
+		Lists:    func() runtime.Object { return &v1alpha1.MulticastGroupList{} },
+		Items: func(string) []runtime.Object {
 			var out []runtime.Object
 			for _, g := range b.MulticastGroups() {
 				out = append(out, &g)
 			}
 			return out
 		},
-		get: func(_, name string) (runtime.Object, bool) {
+		Object: func(_, name string) (runtime.Object, bool) {
 			for _, g := range b.MulticastGroups() {
 				if g.Name == name {
 					return &g, true
@@ -268,9 +188,9 @@ func newMulticastGroups(b *stats.Book) rest.Storage {
 			}
 			return nil, false
 		},
-		table: tabler([]column{
-			{"Group", "string", "name", "Address of the multicast group."},
-			{"Pods", "string", "", "Pods that have joined."},
+		Table: storage.Tabler([]storage.Column{
+			{Name: "Group", Type: "string", Format: "name", Description: "Address of the multicast group."},
+			{Name: "Pods", Type: "string", Description: "Pods that have joined."},
 		}, func(o runtime.Object) []any {
 			g := o.(*v1alpha1.MulticastGroup)
 			return []any{g.Group, podList(g.Pods)}

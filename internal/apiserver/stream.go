@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -32,7 +33,7 @@ type stream struct {
 
 // startStream begins to pass on what source delivers. It ends when ctx ends, when it is stopped, or
 // when the store cuts the receiver off; then the channel is closed and ended is called.
-func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark bool, m *Metrics, ended func()) *stream {
+func startStream(ctx context.Context, source *watchstore.Watcher, f storage.Filter, mark bool, m *Metrics, ended func()) *stream {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stream{source: source, metrics: m, logger: klog.FromContext(ctx), out: make(chan watch.Event, ahead), cancel: cancel, ended: ended}
 	go func() {
@@ -56,19 +57,19 @@ func (s *stream) Stop() { s.cancel() }
 // ResultChan implements watch.Interface.
 func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 
-func (s *stream) run(ctx context.Context, f filter, mark bool) {
+func (s *stream) run(ctx context.Context, f storage.Filter, mark bool) {
 	defer close(s.out)
 	defer s.ended()
 	defer s.source.Stop()
 	taken := make([]watchstore.Event, ahead)
 	for {
-		n, err := s.source.Take(ctx, taken)
+		events, err := s.source.Take(ctx, taken)
 		if err != nil {
 			s.metrics.ended(s.source.Resource(), err)
 			return
 		}
-		for i := range taken[:n] {
-			event, ok := s.outgoing(&taken[i], f, mark)
+		for i := range events {
+			event, ok := s.outgoing(&events[i], f, mark)
 			if !ok {
 				continue
 			}
@@ -79,12 +80,14 @@ func (s *stream) run(ctx context.Context, f filter, mark bool) {
 				return
 			}
 		}
-		clear(taken[:n])
+		if len(events) < len(taken) { // what comes next may be long in coming
+			clear(taken)
+		}
 	}
 }
 
 // outgoing is an event as the server encodes it; false means that the client did not ask for it.
-func (s *stream) outgoing(e *watchstore.Event, f filter, mark bool) (watch.Event, bool) {
+func (s *stream) outgoing(e *watchstore.Event, f storage.Filter, mark bool) (watch.Event, bool) {
 	if e.Type == watch.Bookmark {
 		object := e.Object()
 		if mark {
@@ -92,7 +95,7 @@ func (s *stream) outgoing(e *watchstore.Event, f filter, mark bool) (watch.Event
 		}
 		return watch.Event{Type: e.Type, Object: object}, true
 	}
-	if !f.wants(e.Name()) {
+	if !f.Wants(e.Name()) {
 		return watch.Event{}, false
 	}
 	return watch.Event{Type: e.Type, Object: &carried{*e, s}}, true

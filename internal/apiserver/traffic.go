@@ -17,6 +17,8 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
+	"github.com/nephele-io/nephele/internal/apiserver/storage"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
@@ -39,7 +41,7 @@ const (
 
 // trafficReports takes what enforcers have seen.
 type trafficReports struct {
-	resource
+	storage.Resource
 	traffic Traffic
 	given   given
 	gate    gate
@@ -52,8 +54,8 @@ type trafficReports struct {
 var _ rest.Creater = (*trafficReports)(nil)
 
 func newTrafficReports(o Options, g gate) rest.Storage {
-	r := newResource(schema.GroupResource{Group: analysis.GroupName, Resource: "trafficreports"}, "trafficreport", false, func() runtime.Object { return &analysis.TrafficReport{} })
-	return &trafficReports{resource: r, traffic: o.Traffic, given: given{o.Store, o.Enforcers}, gate: g, metrics: o.Metrics, paces: map[string]*rate.Limiter{}}
+	r := storage.New(schema.GroupResource{Group: analysis.GroupName, Resource: "trafficreports"}, "trafficreport", false, func() runtime.Object { return &analysis.TrafficReport{} })
+	return &trafficReports{Resource: r, traffic: o.Traffic, given: given{o.Store, o.Enforcers}, gate: g, metrics: o.Metrics, paces: map[string]*rate.Limiter{}}
 }
 
 // Create implements rest.Creater. The answer is empty.
@@ -66,13 +68,13 @@ func (s *trafficReports) Create(ctx context.Context, object runtime.Object, _ re
 		return nil, apierrors.NewBadRequest("metadata.name is empty, want the key of the enforcer")
 	}
 	key := report.Name
-	if err := s.gate.allow(ctx, s.group, key, key); err != nil {
+	if err := s.gate.allow(ctx, s.Group, key, key); err != nil {
 		return nil, err
 	}
 	if !s.pace(key).Allow() {
 		s.metrics.limit("trafficreports")
 		why := fmt.Sprintf("enforcer %q sends more than %d reports of traffic a second, which is as many as may be; send larger ones", key, reportsPerSecond)
-		return nil, apierrors.NewTooManyRequests(why, int(limitRetry/time.Second))
+		return nil, apierrors.NewTooManyRequests(why, int(limits.Retry/time.Second))
 	}
 	if dryRun(options) {
 		return &analysis.TrafficReport{}, nil

@@ -48,8 +48,8 @@ const (
 	// maxManifest bounds the manifest, in bytes, and maxFiles the files that it lists.
 	maxManifest = 4 << 20
 	maxFiles    = 10_000
-	// maxBytes bounds what a backup is unpacked to: a few bytes can stand for terabytes. A
-	// database of etcd has 8 GiB at most.
+	// maxBytes bounds what a backup is unpacked to: a few bytes can represent terabytes. A database
+	// of etcd has 8 GiB at most.
 	maxBytes = 16 << 30
 )
 

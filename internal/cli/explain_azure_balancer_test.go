@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // TestThroughAzureIsWhatTheCloudDoes holds what explain says of every hop of flows to load
@@ -39,19 +40,19 @@ type azureBalanced struct {
 func newAzureBalanced(t *testing.T, random *rand.Rand) *azureBalanced {
 	t.Helper()
 	const subscription, tenant = "11111111-2222-4333-8444-555555555555", "99999999-2222-4333-8444-555555555555"
-	b := simazure.NewBuilder(tenant, subscription, "westeurope")
+	b := build.New(tenant, subscription, "westeurope")
 	client := b.Principal("nephele", "secret")
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	// some are rules of a group, which lets in the rest by its defaults, or does not.
 	some := func() []map[string]any {
 		var out []map[string]any
 		for i := range random.IntN(4) {
-			out = append(out, simazure.Rule(fmt.Sprint("r", i), pick("Inbound", "Inbound", "Outbound"), 100+i, pick("Allow", "Allow", "Deny"), "Tcp",
+			out = append(out, build.Rule(fmt.Sprint("r", i), pick("Inbound", "Inbound", "Outbound"), 100+i, pick("Allow", "Allow", "Deny"), "Tcp",
 				pick("", "10.1.1.0/24", "10.1.1.12", "10.1.2.0/24", "AzureLoadBalancer"), pick("", "10.1.0.0/17", "10.1.3.0/24"), pick("", "80", "8080", "8081")))
 		}
 		return out
 	}
-	own := b.SecurityGroup("shop", "own", append(some(), simazure.Rule("rest", "Inbound", 4000, "Deny", "", "VirtualNetwork", "", ""))...)
+	own := b.SecurityGroup("shop", "own", append(some(), build.Rule("rest", "Inbound", 4000, "Deny", "", "VirtualNetwork", "", ""))...)
 	apart := [][]string{{"all", "10.1.1.0/24"}, {"gate", "10.1.2.0/26"}, {"gate-2", "10.1.2.64/27"}, {"fronts", "10.1.3.0/24"}}
 	for i := range apart {
 		if i != 3 && random.IntN(2) == 0 {
@@ -71,9 +72,9 @@ func newAzureBalanced(t *testing.T, random *rand.Rand) *azureBalanced {
 		nics = append(nics, nic)
 	}
 	port := func() int { return []int{80, 8080}[random.IntN(2)] }
-	listening := func(protocol ...string) (out []simazure.Listening) {
+	listening := func(protocol ...string) (out []build.Listening) {
 		for i, at := range []int{80, 81} {
-			l := simazure.Listening{Protocol: pick(protocol...), Port: at, To: port(), Probe: []int{0, 8080, 8081}[random.IntN(3)], Pool: fmt.Sprint("p", i)}
+			l := build.Listening{Protocol: pick(protocol...), Port: at, To: port(), Probe: []int{0, 8080, 8081}[random.IntN(3)], Pool: fmt.Sprint("p", i)}
 			if random.IntN(3) == 0 {
 				l.Hosts = []string{"10.1.1.14"}
 			}
@@ -156,7 +157,7 @@ func (w *azureBalanced) compareHops(t *testing.T, when string, seen map[string]i
 			var truth simazure.Passage
 			var through bool
 			w.server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) {
-				truth, through, err = c.Through(simazure.Flow{Src: from, Dst: simazure.End{Addr: front}, Protocol: map[string]int{"TCP": 6, "UDP": 17}[protocol], Port: port})
+				truth, through, err = c.Verdicts().Through(simazure.Flow{Src: from, Dst: simazure.End{Addr: front}, Protocol: map[string]int{"TCP": 6, "UDP": 17}[protocol], Port: port})
 			})
 			if err != nil || !through {
 				t.Fatal(err, through)

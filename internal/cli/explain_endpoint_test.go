@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // TestPolicyNamesPrivateEndpoint: a policy of a VM in Azure names a database by its labels and its
@@ -21,7 +22,7 @@ import (
 func TestPolicyNamesPrivateEndpoint(t *testing.T) {
 	t.Parallel()
 	const subscription, tenant = "11111111-2222-4333-8444-555555555555", "99999999-2222-4333-8444-555555555555"
-	b := simazure.NewBuilder(tenant, subscription, "westeurope")
+	b := build.New(tenant, subscription, "westeurope")
 	client := b.Principal("nephele", "secret")
 	vnet := b.Network("shop", "shop", []string{"10.1.0.0/16"}, []string{"all", "10.1.1.0/24"})
 	_, nic := b.Machine("shop", "app", vnet+"/subnets/all", "10.1.1.11", "")
@@ -93,7 +94,7 @@ spec:
 		}
 		flow := simazure.Flow{Src: simazure.End{NIC: nic}, Dst: simazure.End{Addr: netip.MustParseAddr(x.to)}, Protocol: 6, Port: map[string]int{"1433": 1433, "443": 443}[x.port]}
 		var truth simazure.Verdict
-		server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) { truth, err = c.Allowed(flow) })
+		server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) { truth, err = c.Verdicts().Allowed(flow) })
 		if err != nil || truth.Allowed != x.passes || (got.Verdict == "Allow") != x.passes {
 			t.Errorf("%s port %s: want %t, the simulator says %+v (%v)\n%s", x.to, x.port, x.passes, truth, err, show.Explanation(got))
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/clusterset/hub"
+	"github.com/nephele-io/nephele/internal/clusterset/hub/questions"
 	"github.com/nephele-io/nephele/internal/review"
 )
 
 // ofSet reports whether the question is about clusters of the set.
 func (f *explainFlags) ofSet() bool {
-	return hub.Asks(&v1alpha1.FlowReviewSpec{From: f.from, To: f.to})
+	return questions.Asks(&v1alpha1.FlowReviewSpec{From: f.from, To: f.to})
 }
 
 // explainSet asks the controller of the hub, which asks the clusters of both ends.

@@ -24,6 +24,7 @@ import (
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	simlog "github.com/nephele-io/nephele/internal/sim/flowlog"
 )
 
@@ -416,9 +417,9 @@ func TestRecommendCommand(t *testing.T) {
 // TestFlowsOfAzure: a log of a virtual network is judged by the machine's own security group, and
 // the rule that the cloud names is told beside.
 func TestFlowsOfAzure(t *testing.T) {
-	b := simazure.NewBuilder("11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", "westeurope")
+	b := build.New("11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", "westeurope")
 	b.Principal("nephele", "secret")
-	nsg := b.SecurityGroup("shop", "nsg-web", simazure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
+	nsg := b.SecurityGroup("shop", "nsg-web", build.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
 	b.Machine("shop", "web-1", b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})+"/subnets/web", "10.1.1.4", nsg)
 	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
@@ -467,7 +468,7 @@ func TestFlowsAreJudgedAsAzureDid(t *testing.T) {
 	judged, denied, rules := 0, 0, map[string]bool{}
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 51))
-		b := simazure.NewBuilder("11111111-2222-4333-8444-555555555555", subscription, "westeurope")
+		b := build.New("11111111-2222-4333-8444-555555555555", subscription, "westeurope")
 		b.Principal("nephele", "secret")
 		vnet := b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})
 		ports := []int{22, 80, 443, 5432}
@@ -478,7 +479,7 @@ func TestFlowsAreJudgedAsAzureDid(t *testing.T) {
 			var list []map[string]any
 			for n := range r.IntN(5) {
 				source := []string{"", "Internet", "VirtualNetwork", "10.1.1.0/29", "203.0.113.0/24"}[r.IntN(5)]
-				list = append(list, simazure.Rule(fmt.Sprintf("r%d", n), []string{"Inbound", "Outbound"}[r.IntN(2)], 100+10*n, []string{"Allow", "Deny"}[r.IntN(2)], []string{"Tcp", "*", "Udp"}[r.IntN(3)],
+				list = append(list, build.Rule(fmt.Sprintf("r%d", n), []string{"Inbound", "Outbound"}[r.IntN(2)], 100+10*n, []string{"Allow", "Deny"}[r.IntN(2)], []string{"Tcp", "*", "Udp"}[r.IntN(3)],
 					source, "", fmt.Sprint(ports[r.IntN(len(ports))])))
 			}
 			_, nic := b.Machine("shop", fmt.Sprintf("web-%d", i), vnet+"/subnets/web", address(i).String(), b.SecurityGroup("shop", fmt.Sprintf("nsg-%d", i), list...))

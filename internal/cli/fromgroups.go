@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/adopt"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/reach"
@@ -87,7 +88,7 @@ func chosenMachines(w *explain.World, of string) (func(adopt.Machine) bool, erro
 }
 
 // adopted makes the policies of all regions.
-func adopted(accounts []explain.ObservedAccount, chosen func(adopt.Machine) bool, priority float64) adopt.Result {
+func adopted(accounts []input.Account, chosen func(adopt.Machine) bool, priority float64) adopt.Result {
 	var out adopt.Result
 	for _, a := range accounts {
 		for _, s := range a.Snapshots {
@@ -99,7 +100,7 @@ func adopted(accounts []explain.ObservedAccount, chosen func(adopt.Machine) bool
 }
 
 // machinesIn are the machines of a snapshot that entities stand for, sorted.
-func machinesIn(s *cloud.Snapshot, accounts []explain.ObservedAccount) []adopt.Machine {
+func machinesIn(s *cloud.Snapshot, accounts []input.Account) []adopt.Machine {
 	here := map[string]bool{}
 	for i := range s.VMs {
 		here[s.VMs[i].ID] = true

@@ -17,7 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/remote"
 	"github.com/nephele-io/nephele/internal/controller"
-	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -80,7 +80,7 @@ func pointers[T any](items []T) []*T {
 
 // readInputs reads what policies are computed from, from a cluster.
 func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
-	in := &preview.Inputs{Objects: explain.Objects{At: time.Now()}}
+	in := &preview.Inputs{Objects: input.Objects{At: time.Now()}}
 	for _, k := range kinds.Of(kinds.Explained) {
 		objects, err := readKind(ctx, c, k)
 		if err != nil {

@@ -148,11 +148,13 @@ func TestPlanKeepsPorts(t *testing.T) {
 // TestPlanInputIsTheControllers: what a plan is made from has every field that the realizer's has,
 // but those that only a running realizer can know.
 func TestPlanInputIsTheControllers(t *testing.T) {
-	ofTheRealizer := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true, "Heavy": true}
+	ofTheRealizer := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true, "Heavy": true, "Forced": true}
 	waves := int32(3)
+	at := metav1.Now()
+	author := metav1.ManagedFieldsEntry{Manager: "kubectl", Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:nephele.io/force":{}}}}`)}
 	account := func(name string) *cloudv1alpha1.CloudProviderAccount {
-		return &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name,
-			Annotations: map[string]string{cloudv1alpha1.AnnotationFormerGroups: "eni-1=sg-1"}}, Spec: cloudv1alpha1.CloudProviderAccountSpec{
+		return &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name, ManagedFields: []metav1.ManagedFieldsEntry{author},
+			Annotations: map[string]string{cloudv1alpha1.AnnotationFormerGroups: "eni-1=sg-1", cloudv1alpha1.AnnotationForce: "0badc0ffee0badc0"}}, Spec: cloudv1alpha1.CloudProviderAccountSpec{
 			Mode: cloudv1alpha1.ModeReleased, MaxPerWave: &waves, Dependents: cloudv1alpha1.DependentsCut,
 			Failsafe: []cloudv1alpha1.FailsafeFlow{{Direction: "Ingress", CIDRs: []string{"0.0.0.0/0"}}},
 		}}

@@ -10,7 +10,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -61,7 +61,7 @@ func TestPlanTellsWhatWaits(t *testing.T) {
 // has changed before.
 func TestPlanTellsWhatTheControllerHolds(t *testing.T) {
 	a := &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "a"}}
-	p := &preview.Planner{In: &preview.Inputs{Objects: explain.Objects{Accounts: []*cloudv1alpha1.CloudProviderAccount{a}}}}
+	p := &preview.Planner{In: &preview.Inputs{Objects: input.Objects{Accounts: []*cloudv1alpha1.CloudProviderAccount{a}}}}
 	for reason, want := range map[string]string{cloudv1alpha1.ReasonConfirmationNeeded: "10 of 60", cloudv1alpha1.ReasonConfirmed: ""} {
 		a.Status.Conditions = []metav1.Condition{{Type: cloudv1alpha1.ConditionBraked, Reason: reason, Message: "10 of 60"}}
 		if got := p.BrakedLive("vms/a"); got != want || p.BrakedLive("vms/b") != "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -253,11 +254,11 @@ func printTests(out io.Writer, r *testReport, coverage bool) error {
 			} else if !f.Passed() {
 				word = "FAIL"
 			}
-			fmt.Fprintf(out, "%s  %s\n", word, terminal.Printable(t.Name+": "+flowTitle(f)))
+			fmt.Fprintf(out, "%s  %s\n", word, terminal.Printable(t.Name+": "+show.Expectation(f)))
 			if !f.Passed() {
 				fmt.Fprintf(out, "      %s\n", t.at(fmt.Sprintf("spec.flows[%d]", f.Index)))
 			}
-			for _, line := range whyNot(f) {
+			for _, line := range show.WhyNot(f) {
 				fmt.Fprintf(out, "      %s\n", terminal.Printable(line))
 			}
 		}
@@ -265,7 +266,7 @@ func printTests(out io.Writer, r *testReport, coverage bool) error {
 	if coverage {
 		for _, c := range r.rules {
 			if !c.Tested {
-				fmt.Fprintf(out, "not tested: %s%s\n", terminal.Printable(explain.RuleText(explain.RuleOf(c.RuleRef))), useNote(c.Use))
+				fmt.Fprintf(out, "not tested: %s%s\n", terminal.Printable(explain.RuleText(explain.RuleOf(c.RuleRef))), show.UseNote(c.Use))
 			}
 		}
 	}

@@ -13,12 +13,11 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/clusterset/hub"
+	"github.com/nephele-io/nephele/internal/clusterset/hub/questions"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/reach"
-	"github.com/nephele-io/nephele/internal/review"
 )
 
 // errWrongQuestion is wrapped by what the hub finds wrong with a question.
@@ -56,7 +55,7 @@ func (f *testFlags) setReport(cmd *cobra.Command) (*testReport, error) {
 }
 
 // testSet runs tests of which the hub answers every question.
-func testSet(ctx context.Context, tests []*manifest.Document, ask func(context.Context, *v1alpha1.ReachReview) error) (*testReport, error) {
+func testSet(ctx context.Context, tests []*manifest.Document, review func(context.Context, *v1alpha1.ReachReview) error) (*testReport, error) {
 	out := &testReport{}
 	for _, d := range tests {
 		t := d.Object.(*expect.PolicyTest)
@@ -66,7 +65,7 @@ func testSet(ctx context.Context, tests []*manifest.Document, ask func(context.C
 		r := expect.Result{Name: t.Name}
 		for i, flow := range t.Spec.Flows {
 			one := expect.FlowResult{Flow: flow, Index: i}
-			rows, err := askFlow(ctx, &flow, ask)
+			rows, err := askFlow(ctx, &flow, review)
 			switch {
 			case errors.Is(err, errWrongQuestion):
 				one.Err = err
@@ -88,7 +87,7 @@ func testSet(ctx context.Context, tests []*manifest.Document, ask func(context.C
 }
 
 // askFlow asks about every pair of ends of an expectation.
-func askFlow(ctx context.Context, f *expect.Flow, ask func(context.Context, *v1alpha1.ReachReview) error) ([]v1alpha1.ReachRow, error) {
+func askFlow(ctx context.Context, f *expect.Flow, review func(context.Context, *v1alpha1.ReachReview) error) ([]v1alpha1.ReachRow, error) {
 	if slices.ContainsFunc(slices.Concat(f.From, f.To), func(s string) bool { return strings.HasPrefix(s, "!") }) {
 		return nil, fmt.Errorf("%w: with ! nobody is left out where clusters of a set are asked", errWrongQuestion)
 	}
@@ -96,12 +95,12 @@ func askFlow(ctx context.Context, f *expect.Flow, ask func(context.Context, *v1a
 	for _, from := range f.From {
 		for _, to := range f.To {
 			spec := v1alpha1.ReachReviewSpec{From: from, To: to, Protocol: string(f.Protocol), Port: string(f.Port), Refused: true, Limit: reviewPage}
-			if !hub.AsksReach(&spec) {
+			if !questions.AsksReach(&spec) {
 				return nil, fmt.Errorf("%w: neither %q nor %q names a cluster, as in east:shop/app=web", errWrongQuestion, from, to)
 			}
 			for spec.Page = 1; ; spec.Page++ {
 				q := &v1alpha1.ReachReview{Spec: spec}
-				if err := ask(ctx, q); err != nil {
+				if err := review(ctx, q); err != nil {
 					return nil, askedWrong(err)
 				}
 				out = append(out, q.Status.Flows...)
@@ -123,12 +122,4 @@ func askedWrong(err error) error {
 		return fmt.Errorf("the controller of the hub does not answer, and nobody else knows of its clusters: %w", err)
 	}
 	return fmt.Errorf("ask the controller of the hub: %w", err)
-}
-
-// wrongRows are the flows of an expectation that have another outcome.
-func wrongRows(f *expect.FlowResult) []v1alpha1.ReachRow {
-	if len(f.Wrong) == 0 {
-		return f.Told
-	}
-	return review.RowsOf(nil, f.Wrong)
 }

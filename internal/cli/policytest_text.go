@@ -14,57 +14,6 @@ import (
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
-// mostWrong is how many wrong flows are told of one expectation.
-const mostWrong = 5
-
-// flowTitle says what is expected.
-func flowTitle(f *expect.FlowResult) string {
-	traffic := strings.TrimSpace(strings.ToLower(string(f.Protocol)) + " " + string(f.Port))
-	switch {
-	case traffic == "":
-		traffic = "everything"
-	case f.Protocol == "":
-		traffic = "tcp " + traffic
-	}
-	text := fmt.Sprintf("%s %s from %s to %s", f.Expect, traffic, strings.Join(f.From, ", "), strings.Join(f.To, ", "))
-	if f.Name != "" {
-		text = f.Name + " (" + text + ")"
-	}
-	return text
-}
-
-// whyNot says why an expectation is not met, one reason a line.
-func whyNot(f *expect.FlowResult) []string {
-	switch {
-	case f.Err != nil:
-		return []string{f.Err.Error()}
-	case f.Nothing:
-		return []string{"no flow is meant: both ends are the same, or they have no addresses of one family"}
-	}
-	var out []string
-	native, rows := false, wrongRows(f)
-	for i, row := range rows {
-		if i == mostWrong {
-			out = append(out, fmt.Sprintf("and %d more", len(rows)-mostWrong))
-			break
-		}
-		native = native || row.Verdict == string(reach.Native)
-		out = append(out, show.ReachLine(row))
-	}
-	if native && len(f.Wrong) > 0 && f.Expect != expect.ExpectNative {
-		out = append(out, "Native: the policies leave it to the machine's own security groups, which only --snapshot knows")
-	}
-	return out
-}
-
-// useNote says what is to be known of a rule that nothing is tested of.
-func useNote(u reach.Use) string {
-	if text := show.UseWords(string(u)); u.Useless() && text != "" {
-		return " (" + text + ")"
-	}
-	return ""
-}
-
 // The XML that build servers read.
 type (
 	junitSuites struct {
@@ -105,9 +54,9 @@ func printJUnit(out io.Writer, r *testReport) error {
 		s.Tests, s.Failures, s.Errors = one.counts()
 		for i := range t.Flows {
 			f := &t.Flows[i]
-			c := junitCase{Name: terminal.Printable(flowTitle(f)), Class: t.Name, File: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
+			c := junitCase{Name: terminal.Printable(show.Expectation(f)), Class: t.Name, File: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
 			if !f.Passed() {
-				lines := whyNot(f)
+				lines := show.WhyNot(f)
 				for k := range lines {
 					lines[k] = terminal.Printable(lines[k])
 				}
@@ -181,8 +130,8 @@ func (r *testReport) json() testAnswer {
 		for i := range t.Flows {
 			f := &t.Flows[i]
 			row := testAnswerFlow{Name: f.Name, Expect: f.Expect, Met: f.Passed(), Place: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
-			if row.Wrong = wrongRows(f); !f.Passed() && len(row.Wrong) == 0 {
-				row.Error = strings.Join(whyNot(f), "; ")
+			if row.Wrong = show.WrongRows(f); !f.Passed() && len(row.Wrong) == 0 {
+				row.Error = strings.Join(show.WhyNot(f), "; ")
 			}
 			one.Flows = append(one.Flows, row)
 		}

@@ -179,3 +179,27 @@ spec:
 		t.Errorf("exit %d for two questions at once", r.code)
 	}
 }
+
+// TestReachGrouped: which class reaches which, as a table, as a graph and as values; and a question
+// that it refuses.
+func TestReachGrouped(t *testing.T) {
+	inventory := file(t, "inventory.yaml", reachInventory)
+	ask := func(args ...string) ran {
+		return nephele(t, "", append([]string{"reach", "-f", examplePolicies, "-f", inventory, "--grouped"}, args...)...)
+	}
+	got := ask("--to", "shop/app=db", "--from", "shop/*", "--refused")
+	table := rows(got.stdout)
+	if got.code != 0 || table[0] != "FROM TO TRAFFIC VERDICT BY" || !slices.ContainsFunc(table, func(row string) bool { return strings.HasPrefix(row, "shop/web shop/db tcp 5432 Allow ") }) {
+		t.Errorf("%d %s %s", got.code, got.stdout, got.err)
+	}
+	if got = ask("-o", "dot", "--to", "shop/app=db"); got.code != 0 || !strings.Contains(got.stdout, `"shop/web" -> "shop/db" [label="tcp 5432"`) {
+		t.Errorf("%d %s %s", got.code, got.stdout, got.err)
+	}
+	var m v1alpha1.ReachMap
+	if got = ask("-o", "json"); got.code != 0 || json.Unmarshal([]byte(got.stdout), &m) != nil || len(m.Nodes) == 0 {
+		t.Errorf("%d %s %s", got.code, got.stdout, got.err)
+	}
+	if got = ask("--from", "east:*/*"); got.code != 2 || !strings.Contains(got.err, "answered by the controller of their hub") {
+		t.Errorf("%d %s", got.code, got.err)
+	}
+}

@@ -35,8 +35,8 @@ const (
 // Streams are what a command reads from and prints to.
 type Streams = terminal.Streams
 
-// Main runs the command line and returns the exit code. The extra commands are added to those of
-// NewRoot.
+// Main runs the command line and returns the exit code. The extra commands are added to the
+// commands of NewRoot.
 func Main(ctx context.Context, args []string, s Streams, extra ...*cobra.Command) int {
 	root := NewRoot(extra...)
 	return terminal.Run(ctx, root, calledBy(os.Args[0], root, args), s)

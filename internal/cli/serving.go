@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/traffic"
 	"github.com/nephele-io/nephele/internal/flows/archive"
 	"github.com/nephele-io/nephele/internal/flows/live"
 )
@@ -71,7 +73,7 @@ const mostPropagation = 5 * time.Minute
 
 // RegisterFlows adds the flags that say how much is kept of what agents have reported of
 // connections.
-func RegisterFlows(f *pflag.FlagSet, o *controller.FlowOptions) {
+func RegisterFlows(f *pflag.FlagSet, o *traffic.Options) {
 	f.Var(&megabytes{&o.Memory, live.DefaultBytes}, "flow-memory", "megabytes of memory at most for the connections that agents have reported within the last hour; the oldest go first")
 	f.StringVar(&o.Dir, "flow-dir", "", "folder that keeps them for longer, as Parquet files; empty for none")
 	f.StringVar(&o.Log, "flow-log", "", "file for a line of JSON for all that they report, for other systems to read; it is rotated at 100 MB, and three old ones are kept")
@@ -131,10 +133,10 @@ func (f *servingFlags) register(flags *pflag.FlagSet) {
 	)
 	flags.StringSliceVar(&f.api.WebhookClientNames, "webhook-client-names", nil, "common names of the certificates of --webhook-client-ca that may ask; empty means all")
 	l := &f.api.Limits
-	flags.IntVar(&l.Connections, "api-connections", apiserver.DefaultConnections, "how many connections --api holds at most")
-	flags.IntVar(&l.ConnectionsPerAddress, "api-connections-per-address", apiserver.DefaultConnectionsPerAddress, "how many of them one address may have")
-	flags.IntVar(&l.WatchesPerKey, "api-watches-per-key", apiserver.DefaultWatchesPerKey, "how many watches of one kind --api holds for one enforcer key at most")
-	flags.IntVar(&l.WatchesPerClient, "api-watches-per-client", apiserver.DefaultWatchesPerClient, "how many watches one client may have")
+	flags.IntVar(&l.Connections, "api-connections", limits.DefaultConnections, "how many connections --api holds at most")
+	flags.IntVar(&l.ConnectionsPerAddress, "api-connections-per-address", limits.DefaultConnectionsPerAddress, "how many of them one address may have")
+	flags.IntVar(&l.WatchesPerKey, "api-watches-per-key", limits.DefaultWatchesPerKey, "how many watches of one kind --api holds for one enforcer key at most")
+	flags.IntVar(&l.WatchesPerClient, "api-watches-per-client", limits.DefaultWatchesPerClient, "how many watches one client may have")
 	flags.StringSliceVar(&f.secretNamespaces, "secret-namespaces", nil, "namespaces whose Secrets accounts may name; only these are read and watched; empty means all")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estate/source"
 )
 
 // simulate brings a description of a cloud to life, so that it is read as a real one is. The
@@ -98,7 +99,7 @@ func clusterOf(in *preview.Inputs, told string) string {
 
 // gapsOf says what the description does not tell of the regions of the accounts and need not tell;
 // that it must is an error.
-func gapsOf(report estate.Report, accounts []*v1alpha1.CloudProviderAccount) (bearable []string, err error) {
+func gapsOf(report source.Report, accounts []*v1alpha1.CloudProviderAccount) (bearable []string, err error) {
 	asked := func(region string) bool {
 		return region == "" || slices.ContainsFunc(accounts, func(a *v1alpha1.CloudProviderAccount) bool {
 			return a.Spec.AWSConfig != nil && slices.Contains(a.Spec.AWSConfig.Region, region)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 const azureManifests = `
@@ -35,9 +36,9 @@ spec:
 // be is refused.
 func TestPlanOfAnAzureSnapshot(t *testing.T) {
 	const subscription = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
-	b := simazure.NewBuilder("11111111-2222-4333-8444-555555555555", subscription, "westeurope")
+	b := build.New("11111111-2222-4333-8444-555555555555", subscription, "westeurope")
 	b.Principal("nephele", "secret")
-	nsg := b.SecurityGroup("shop", "nsg-web", simazure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
+	nsg := b.SecurityGroup("shop", "nsg-web", build.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
 	b.Machine("shop", "web-1", b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})+"/subnets/web", "10.1.1.4", nsg)
 	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: 1})
 	if err != nil {

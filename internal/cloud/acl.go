@@ -32,7 +32,7 @@ type ACLEntry struct {
 	// Peers are the addresses of the other end. Own are those in the subnet that it is about; nil
 	// are all.
 	Peers, Own []netip.Prefix
-	// Unsure is true if it may match less than it says here, and nobody knows how much: it names a
+	// Unsure is true if it may match less than it says here, and no one knows how much: it names a
 	// service whose addresses are not known, or source ports.
 	Unsure bool
 }

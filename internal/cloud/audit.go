@@ -31,6 +31,9 @@ type State struct {
 	Groups []string `json:"groups,omitempty"`
 	// Rules are those that the call adds, removes or turns into others, in words.
 	Rules []string `json:"rules,omitempty"`
+	// Routes are those that the call adds, removes or turns into others, or whether an interface
+	// takes packets for other addresses, in words.
+	Routes []string `json:"routes,omitempty"`
 	// Tags are the tags that the call sets or removes, by object.
 	Tags map[string]map[string]string `json:"tags,omitempty"`
 }

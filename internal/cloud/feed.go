@@ -6,8 +6,8 @@ import (
 )
 
 // This file holds what a Provider may offer beyond Provider itself: to tell of changes, to read
-// less, and to read only what has changed. Whoever uses a Provider asks for these by type assertion
-// and can do without.
+// less, and to read only what has changed. Anyone who uses a Provider asks for these by type
+// assertion and can do without.
 
 // Change is a hint that something in an account may be different now. It is no truth: it may come
 // late, twice, in any order, or never.
@@ -48,7 +48,7 @@ type Hearer interface {
 	Listening(queue string, err error)
 }
 
-// Listener is a Provider that is told of changes by the cloud.
+// Listener is a Provider that is informed of changes by the cloud.
 type Listener interface {
 	// Listen hands over what it hears until ctx ends. A queue that fails is tried again; Listen
 	// returns only when ctx has ended, and at once if the account has no queue. At most one Listen

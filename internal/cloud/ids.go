@@ -76,7 +76,7 @@ func Some(texts []string, most int, command string) []string {
 const viewSign = "@"
 
 // GroupObject is the cloud's own id of a group, without what an adapter has added to tell apart
-// what it means to several interfaces; empty for a group that stands for none.
+// what it means to several interfaces; empty for a group that represents none.
 func GroupObject(id string) string {
 	object, _, view := strings.Cut(id, viewSign)
 	if view && !strings.Contains(object, "/") {

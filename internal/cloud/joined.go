@@ -8,13 +8,13 @@ import (
 
 // Joined returns the snapshot in which a native service whose groups can be set is what a VM is:
 // one machine with one interface. The interface has the ID, the tags and all addresses of the
-// service, and stands for those that the cloud has made for it, which hold one list of groups
+// service, and represents those that the cloud has made for it, which hold one list of groups
 // between them. One whose tags are not known at present says so (Interface.Unread). Services of
 // which none of that can be said stay what they are, interfaces that are managed. The snapshot
 // itself does not change; one without such services is returned as it is.
 //
 // Where the interfaces do not hold the same, because one is new or a change is under way, the one
-// that stands for them holds what any of them holds.
+// that represents them holds what any of them holds.
 func (s *Snapshot) Joined() *Snapshot {
 	in := map[string]*Service{} // by the ID of an interface
 	for i := range s.Services {
@@ -63,7 +63,7 @@ func (s *Snapshot) Joined() *Snapshot {
 	return &out
 }
 
-// join adds an interface to the one that stands for it.
+// join adds an interface to the one that represents it.
 func (n *Interface) join(o *Interface) {
 	if n.SubnetID != o.SubnetID {
 		n.SubnetID = ""

@@ -30,7 +30,7 @@ const (
 	// thought to have; they only serve to tell what changes.
 	OpSetRules OpKind = "SetRules"
 	// OpSetInterfaceGroups replaces the groups of the interface by Op.GroupIDs (and Op.GroupNames).
-	// The ID of a native service stands for all of its interfaces; see Snapshot.Joined.
+	// The ID of a native service represents all of its interfaces; see Snapshot.Joined.
 	OpSetInterfaceGroups OpKind = "SetInterfaceGroups"
 	// OpTag sets Op.Tags on Op.Target and Op.Others and leaves other tags alone. It may fail having
 	// tagged some of them.

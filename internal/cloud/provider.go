@@ -14,10 +14,10 @@ type Provider interface {
 	// truth, and it never returns an empty snapshot because of an error. Its errors are *Error.
 	Observe(ctx context.Context, s Scope) (*Snapshot, error)
 	// Apply does one op in one region. When it returns, the cloud's API has taken it. When packets
-	// see it the cloud does not say: who relies on that waits as plan.Wire says. It returns the ID
-	// of the group for OpCreateGroup (also if the group existed already), else the op's target. It
-	// is idempotent. Its errors are *Error; after an error of any class the caller observes and
-	// plans anew.
+	// see it the cloud does not say: a step that relies on it waits as realize/wire says. It
+	// returns the ID of the group for OpCreateGroup (also if the group existed already), else the
+	// op's target. It is idempotent. Its errors are *Error; after an error of any class the caller
+	// observes and plans anew.
 	Apply(ctx context.Context, s Scope, op Op) (string, error)
 	// Limits returns the quotas in force for the account in a region.
 	Limits(ctx context.Context, s Scope) (Limits, error)

@@ -54,7 +54,7 @@ type Match struct {
 // Peer is the other end of a rule. Exactly one of CIDR, GroupID, GroupName and PrefixListID is set.
 type Peer struct {
 	CIDR netip.Prefix
-	// GroupID is a security group that exists. GroupName stands for a group of this plan that is
+	// GroupID is a security group that exists. GroupName represents a group of this plan that is
 	// still to be created in the same network; the executor replaces it by the ID.
 	GroupID   string
 	GroupName string

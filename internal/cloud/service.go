@@ -73,7 +73,8 @@ type Service struct {
 	// Behind is true if it is Unread since somebody has written to it by this provider: it is to be
 	// read again soon.
 	Behind bool
-	// Alone is true if it is told apart from others by its groups, so that it shares none of ours.
+	// Alone is true if it is distinguished from others by its groups, so that it shares none of
+	// ours.
 	Alone bool
 	// Ambiguous says why it is not known which interfaces are its, in words for people, so that
 	// there are none; empty if it is.
@@ -88,7 +89,7 @@ type ServicePort struct {
 	Port     uint16
 }
 
-// ServiceListener is a port of a load balancer, with those to whom it hands on what comes there.
+// ServiceListener is a port of a load balancer, with those to which it hands on what comes there.
 type ServiceListener struct {
 	// Protocol is TCP or UDP.
 	Protocol int
@@ -96,7 +97,7 @@ type ServiceListener struct {
 	Port uint16
 	// Addrs are the addresses of the balancer at which it listens, sorted; nil for all of them.
 	Addrs []netip.Addr
-	// Groups are those of which it chooses a target, sorted by ID.
+	// Groups are the groups of which it chooses a target, sorted by ID.
 	Groups []TargetGroup
 }
 
@@ -119,7 +120,7 @@ type TargetGroup struct {
 	Targets []Target
 }
 
-// Target is one of those to whom a load balancer hands on traffic. One of VMID, Addr and ServiceID
+// Target is one of those to which a load balancer hands on traffic. One of VMID, Addr and ServiceID
 // is set: it is the first interface of a VM, an address, or a further balancer.
 type Target struct {
 	VMID      string
@@ -150,7 +151,7 @@ type ServiceFault struct {
 }
 
 // FrontsUnread reports whether services could not all be read of which nothing else tells the
-// addresses. That no interface stands for such a service proves nothing then.
+// addresses. That no interface represents such a service proves nothing then.
 func (s *Snapshot) FrontsUnread() bool {
 	return slices.ContainsFunc(s.ServiceFaults, func(f ServiceFault) bool { return slices.ContainsFunc(f.Kinds, ServiceKind.Fronted) })
 }

@@ -166,10 +166,10 @@ type Interface struct {
 	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...)
 	// and its groups cannot be set here.
 	Managed bool
-	// Front is true if this is no interface, but stands for addresses of a service that has none of
+	// Front is true if this is no interface, but represents addresses of a service that has none of
 	// its own, such as a front end of a load balancer of Azure. No selector of interfaces means it.
 	Front bool
-	// Service is the kind of the native service that the interface stands for, all interfaces of
+	// Service is the kind of the native service that the interface represents, all interfaces of
 	// which hold its groups; see Snapshot.Joined. Empty for every other one.
 	Service ServiceKind
 	// Unread says why it is not known what it records, in words for people; empty if it is.

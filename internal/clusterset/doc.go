@@ -1,10 +1,10 @@
-// Package clusterset is several clusters under one hub: see its parts.
+// Package clusterset is the parent of the packages for several clusters under one hub.
 //
 //	feed -> wire -> claims -> union -> outbox -> wire -> remote
 //
-// A member tells what it has (feed), in records (wire). The hub believes what the member may claim
-// (claims), holds all members' in one engine (union), and tells each member the policies for it
-// and who of other clusters is in their peers (outbox). The member keeps that (remote), and
-// computes its policies with it. Which clusters and peers a policy means says package peers. All of
-// these are pure; hub and member do the rest.
+// A member sends its workloads (feed), as records (wire). The hub accepts what the member may claim
+// (claims), holds the workloads of all members in one engine (union), and sends each member the
+// policies for it, with the peers from other clusters (outbox). The member keeps these (remote),
+// and computes its policies with them. Package peers decides which clusters and peers a policy
+// means. All of these are pure; packages hub and member do the I/O.
 package clusterset

@@ -30,6 +30,12 @@ func (w *world) export(s *site) {
 	if x.OnNodes = w.IntN(3) == 0; w.IntN(3) == 0 {
 		x.Balancers = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(slices.Index(w.sites, s)), byte(200 + w.IntN(3))})}
 	}
+	for range w.IntN(4) {
+		e := feed.Endpoint{Address: netip.AddrFrom4([4]byte{10, 0, byte(slices.Index(w.sites, s)), byte(100 + w.IntN(5))}), Ports: []feed.ServedPort{{Protocol: policy.TCP, Port: int32(5000 + w.IntN(2))}}}
+		if !slices.ContainsFunc(x.Endpoints, func(o feed.Endpoint) bool { return o.Address == e.Address }) {
+			x.Endpoints = append(x.Endpoints, e)
+		}
+	}
 	s.exports[x.NamespacedName] = x
 	s.feed.PutExport(&x)
 }
@@ -45,6 +51,11 @@ func (w *world) toServices(p *policy.Policy) {
 		r.ToServices = append(r.ToServices, s)
 	}
 	p.Egress = []policy.Rule{r}
+	if w.IntN(2) == 0 { // for machines, which reach no cluster IP
+		for i := range p.AppliedTo {
+			p.AppliedTo[i].ExternalEntitySelector, p.AppliedTo[i].PodSelector = p.AppliedTo[i].PodSelector, nil
+		}
+	}
 }
 
 // serve does what a member's process does: what serves Services here is in their groups.
@@ -78,6 +89,11 @@ func (w *world) services(s *site, p *policy.Policy) {
 			if !exported || o != s && !p.Set && !claims.Matches(o.visible, name.Namespace) {
 				continue
 			}
+			for _, e := range x.Endpoints {
+				if len(x.Selector) == 0 {
+					want[fmt.Sprintf("%s %s %d", e.Address, e.Ports[0].Protocol, e.Ports[0].Port)] = true
+				}
+			}
 			for _, port := range x.Ports {
 				at := func(a netip.Addr, number int32) { want[fmt.Sprintf("%s %s %d", a, port.Protocol, number)] = true }
 				for _, a := range x.Balancers {
@@ -108,7 +124,7 @@ func (w *world) services(s *site, p *policy.Policy) {
 		}
 		for i := range c.Rules {
 			r := &c.Rules[i]
-			if p.Set && len(r.ToServices) > 0 || r.Action != p.Egress[0].Action || r.Priority != 0 {
+			if (p.Set || p.AppliedTo[0].PodSelector == nil) && len(r.ToServices) > 0 || r.Action != p.Egress[0].Action || r.Priority != 0 {
 				w.Fatalf("%s: %+v", s.name, r)
 			}
 			for _, g := range l.AddressGroups {

@@ -413,6 +413,7 @@ func (w *world) entity(s *site) policy.Entity {
 	}
 	if kind == policy.KindPod {
 		e.ServiceAccount = pick(w.Rand, "default", "web")
+		e.HostNetwork = w.IntN(6) == 0
 	}
 	for _, k := range []string{"app", "tier"} {
 		if v := pick(w.Rand, "", "web", "db"); v != "" {
@@ -531,7 +532,7 @@ func (w *world) expect(s *site, p *policy.Policy) map[string]bool {
 			if ref.Kind == policy.KindNode {
 				shown = slices.Contains(o.visible, "*")
 			}
-			if o != s && !p.Set && !shown {
+			if o != s && !p.Set && !shown || e.HostNetwork {
 				continue
 			}
 			labels := maps.Clone(e.Labels)

@@ -93,7 +93,7 @@ func TestReachOfSet(t *testing.T) {
 	for want, spec := range map[string]analysis.ReachReviewSpec{
 		"spec.port is missing":         {From: "any", To: "west:shop/db"},
 		"the number of one port":       {From: "any", To: "west:shop/db", Port: "80-90"},
-		"asked for rows only":          {From: "any", To: "west:shop/db", Port: "80", Grouped: true},
+		"asked for rows, or for a map": {From: "any", To: "west:shop/db", Port: "80", GroupBy: "kind"},
 		"want the number of rows":      {From: "any", To: "west:shop/db", Port: "80", Limit: -1},
 		"node/NAME, or an address":     {From: "east:shop", To: "west:shop/db", Port: "80"},
 		"want CLUSTER:NAMESPACE/NAME,": {From: "east:a/b/c", To: "west:shop/db", Port: "80"},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,6 +40,15 @@ func (s *set) service(name string) *corev1.Service {
 	o.Spec.Ports = []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 5432, TargetPort: intstr.FromInt32(15432)}}
 	s.must(s.sides[name].Create(s.Context(), o))
 	return o
+}
+
+// hosted makes a Pod in the network of its Node.
+func (s *set) hosted(name, pod, ip string) *corev1.Pod {
+	s.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: pod, Labels: map[string]string{"app": "db"}}, Status: corev1.PodStatus{PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}}
+	p.Spec.NodeName, p.Spec.HostNetwork = "n", true
+	s.must(s.sides[name].Create(s.Context(), p))
+	return p
 }
 
 func export(name string) *unstructured.Unstructured {
@@ -91,6 +101,19 @@ func TestServices(t *testing.T) {
 	s.must(east.Create(t.Context(), export("db")))
 	s.reaches("west", "10.1.0.5 TCP 15432")
 	s.reaches("east", "10.1.0.5 TCP 15432")
+
+	// A Pod in the network of its Node serves by the Node's address, and is no peer by itself.
+	hosted := s.hosted("east", "db-h", "192.168.1.1")
+	s.until("its address is refused", func() (bool, any) {
+		found := meta.FindStatusCondition(s.cluster("east").Status.Conditions, setv1alpha1.ClusterClaimsRefused)
+		return found != nil && strings.Contains(found.Message, "192.168.1.1 is not among"), found
+	})
+	s.amend("east", func(c *setv1alpha1.ClusterSpec) { c.Addresses.Nodes = []string{"192.168.1.0/24"} })
+	s.reaches("west", "10.1.0.5 TCP 15432", "192.168.1.1 TCP 15432")
+	s.reaches("east", "10.1.0.5 TCP 15432", "192.168.1.1 TCP 15432")
+	s.must(east.Delete(t.Context(), hosted))
+	s.reaches("west", "10.1.0.5 TCP 15432")
+	s.amend("east", func(c *setv1alpha1.ClusterSpec) { c.Addresses.Nodes = nil })
 
 	// A load balancer is believed where the Cluster names it.
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}, {Hostname: "db.example.com"}}
@@ -198,5 +221,88 @@ func TestServicesNeedNewer(t *testing.T) {
 	}
 	if err := east.Get(t.Context(), client.ObjectKey{Name: "hub-other"}, &v1beta1.ClusterNetworkPolicy{}); err == nil {
 		t.Error("the policy is there")
+	}
+}
+
+// TestWrittenEndpoints: an exported Service without selector is the endpoints that somebody has
+// written into EndpointSlices, as far as their addresses are the cluster's and they are ready.
+func TestWrittenEndpoints(t *testing.T) {
+	s := newSet(t, "east", "west")
+	east := s.sides["east"]
+	service := s.service("east")
+	service.Spec.Selector = nil
+	s.must(east.Update(t.Context(), service))
+	s.pod("east", "db-0", "db", "10.1.0.5")
+	s.must(s.hub.Create(t.Context(), toDB("p", v1beta1.RuleActionAllow)))
+	s.must(east.Create(t.Context(), export("db")))
+	slice := func(name, service string, port int32, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+		o := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}}, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints}
+		o.Ports = []discoveryv1.EndpointPort{{Port: &port}, {}}
+		s.must(east.Create(t.Context(), o))
+		return o
+	}
+	no := false
+	one := slice("a", "db", 15432, discoveryv1.Endpoint{Addresses: []string{"10.1.0.9"}}, discoveryv1.Endpoint{Addresses: []string{"10.1.0.10"}, Conditions: discoveryv1.EndpointConditions{Ready: &no}})
+	slice("b", "other", 15432, discoveryv1.Endpoint{Addresses: []string{"10.1.0.11"}})
+	s.reaches("west", "10.1.0.9 TCP 15432")
+	s.reaches("east", "10.1.0.9 TCP 15432")
+	slice("c", "db", 15433, discoveryv1.Endpoint{Addresses: []string{"10.1.0.9", "db.example.com"}}, discoveryv1.Endpoint{Addresses: []string{"198.51.100.7"}})
+	s.until("what is elsewhere is refused", func() (bool, any) {
+		found := meta.FindStatusCondition(s.cluster("east").Status.Conditions, setv1alpha1.ClusterClaimsRefused)
+		return found != nil && strings.Contains(found.Message, "exported Service shop/db, in an EndpointSlice: 198.51.100.7: 198.51.100.7 is not among"), found
+	})
+	s.reaches("west", "10.1.0.9 TCP 15432", "10.1.0.9 TCP 15433")
+	s.amend("east", func(c *setv1alpha1.ClusterSpec) { c.Addresses.Machines = []string{"198.51.100.0/28"} })
+	s.reaches("west", "10.1.0.9 TCP 15432", "10.1.0.9 TCP 15433", "198.51.100.7 TCP 15433")
+	s.must(east.Delete(t.Context(), one))
+	s.reaches("west", "10.1.0.9 TCP 15433", "198.51.100.7 TCP 15433")
+	service.Spec.Selector = map[string]string{"app": "db"} // then those of the controller count, and the Pods are known
+	s.must(east.Update(t.Context(), service))
+	s.reaches("west", "10.1.0.5 TCP 15432")
+	s.must(east.Delete(t.Context(), export("db")))
+	s.reaches("west")
+}
+
+// TestExportsAreValid: a ServiceExport says whether there is a Service that can be exported, and a
+// condition that another program has written stays.
+func TestExportsAreValid(t *testing.T) {
+	s := newSet(t, "east")
+	east := s.sides["east"]
+	s.is("east", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	s.must(east.Create(t.Context(), export("db")))
+	conditions := func(name string) []any {
+		o := export(name)
+		s.must(east.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, o))
+		list, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
+		s.must(err)
+		return list
+	}
+	valid := func(want string) {
+		t.Helper()
+		s.until("it is "+want, func() (bool, any) {
+			var got []string
+			for _, c := range conditions("db") {
+				got = append(got, fmt.Sprintf("%v %v %v", c.(map[string]any)["type"], c.(map[string]any)["status"], c.(map[string]any)["reason"]))
+			}
+			return strings.Join(got, ", ") == want, got
+		})
+	}
+	valid("Valid False NoService")
+	service := s.service("east")
+	valid("Valid True Valid")
+	service.Spec.Type = corev1.ServiceTypeExternalName
+	s.must(east.Update(t.Context(), service))
+	valid("Valid False InvalidServiceType")
+	s.must(east.Delete(t.Context(), service))
+	valid("Valid False NoService")
+
+	other := export("api")
+	s.must(unstructured.SetNestedSlice(other.Object, []any{map[string]any{"type": "Valid", "status": "True", "reason": "Valid", "message": "exported", "lastTransitionTime": "2026-01-01T00:00:00Z"}}, "status", "conditions"))
+	s.must(east.Create(t.Context(), other))
+	s.must(east.Status().Update(t.Context(), other))
+	s.service("east") // something that happens later
+	valid("Valid True Valid")
+	if all := conditions("api"); len(all) != 1 || all[0].(map[string]any)["message"] != "exported" {
+		t.Errorf("%v", all)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,16 +47,22 @@ func (*registration) HasSynced() bool { return true }
 
 func newStore(t testing.TB) *store {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), cloudv1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), cloudv1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	export := schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceExport"}
 	scheme.AddKnownTypeWithName(export, &unstructured.Unstructured{})
 	export.Kind += "List"
 	scheme.AddKnownTypeWithName(export, &unstructured.UnstructuredList{})
+	property := schema.GroupVersionKind{Group: "about.k8s.io", Version: "v1beta1", Kind: "ClusterProperty"}
+	scheme.AddKnownTypeWithName(property, &unstructured.Unstructured{})
+	property.Kind += "List"
+	scheme.AddKnownTypeWithName(property, &unstructured.UnstructuredList{})
+	exported := &unstructured.Unstructured{}
+	exported.SetGroupVersionKind(schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceExport"})
 	s := &store{handlers: map[reflect.Type][]*registration{}}
 	s.Client = fake.NewClientBuilder().WithScheme(scheme).
-		WithStatusSubresource(&setv1alpha1.Cluster{}, &setv1alpha1.Membership{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}).
+		WithStatusSubresource(exported, &setv1alpha1.Cluster{}, &setv1alpha1.Membership{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 				return s.change(ctx, o, func() error {

@@ -33,8 +33,11 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
+	"github.com/nephele-io/nephele/internal/clusterset/member/certificate"
+	"github.com/nephele-io/nephele/internal/clusterset/setmap"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enroll"
@@ -97,6 +100,8 @@ type side struct {
 	stop func()
 	// judges, if set, says what becomes of a flow.
 	judges func(from, to string) string
+	// answers, if set, is what it answers for a map.
+	answers func(q *setmap.Question) (json.RawMessage, error)
 	// packets is what rule r of every policy has matched.
 	packets atomic.Int64
 	*knows
@@ -107,9 +112,9 @@ func (m *side) count(o client.Object) (wire.Counted, bool) {
 	return wire.Counted{Count: n, Rules: []wire.RuleCount{{Name: "r", Count: n}}}, convert.FromHub(o)
 }
 
-// flow answers questions about this member: it allows what goes to port 5432, and says what it was
+// Flow answers questions about this member: it allows what goes to port 5432, and says what it was
 // asked.
-func (m *side) flow(_ context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
+func (m *side) Flow(_ context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
 	outcome := "Drop"
 	switch spec.Port {
 	case "5432":
@@ -126,6 +131,31 @@ func (m *side) flow(_ context.Context, spec analysis.FlowReviewSpec) (analysis.F
 	return analysis.FlowReviewStatus{FlowAnswer: analysis.FlowAnswer{Egress: &analysis.Decision{Outcome: outcome}, Ingress: &analysis.Decision{Outcome: outcome}, Notes: []string{note}}}, nil
 }
 
+// Sides answers for a map of the set: it allows port 5432 and drops everything else, and within the
+// member everything passes.
+func (m *side) Sides(_ context.Context, q *setmap.Question) (json.RawMessage, error) {
+	if m.answers != nil {
+		return m.answers(q)
+	}
+	places := func(n int) (out []int) {
+		for i := range n {
+			out = append(out, i)
+		}
+		return out
+	}
+	b, own, mine := setmap.NewBuilder(len(q.Own)), places(len(q.Own)), []analysis.Policy{{Type: "AntreaClusterNetworkPolicy", Name: "p"}}
+	for i := range own {
+		b.Hold(i, setmap.Hold{Policies: mine, In: true})
+	}
+	db := forecast.Packets{Ranges: []forecast.Range{{Protocol: 6, From: 5432, To: 5432}}}
+	rest, all := forecast.Packets{Except: true, Ranges: db.Ranges}, forecast.Packets{Except: true}
+	b.Out(own, places(len(q.To)), all, setmap.Decision{Outcome: "Allow"})
+	b.In(places(len(q.From)), own, db, setmap.Decision{Outcome: "Allow", Ruled: true, Policies: mine})
+	b.In(places(len(q.From)), own, rest, setmap.Decision{Outcome: "Drop", Ruled: true, Policies: mine})
+	b.Within(own, own, all, setmap.Decision{Outcome: "Allow"})
+	return b.Answer(q)
+}
+
 // knows is what the policy controller of a member has been given.
 type knows struct {
 	mu       sync.Mutex
@@ -135,6 +165,8 @@ type knows struct {
 	first, least map[string]int
 	// notes are what is told of the groups that own policies name.
 	notes map[string]string
+	// copied takes how far copies are realized that have no status.
+	copied func(client.Object, v1beta1.NetworkPolicyStatus)
 }
 
 // PutRemote implements member.Policies.
@@ -161,6 +193,13 @@ func (k *knows) PutPeerNotes(notes map[string]string) {
 
 // PutOwnLabels implements member.Policies.
 func (*knows) PutOwnLabels(map[string]string) {}
+
+// FollowCopies implements member.Policies.
+func (k *knows) FollowCopies(follow func(client.Object, v1beta1.NetworkPolicyStatus)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.copied = follow
+}
 
 func (k *knows) inside(group string) []string {
 	var out []string
@@ -389,7 +428,7 @@ func (s *set) joinAs(name, pods string, has *store) {
 	token, _, err := enroll.InviteCluster(s.Context(), s.hub, c, m.line.at(), time.Hour, s.clock.Now())
 	s.must(err)
 	s.must(m.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
-	s.must(m.Create(s.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: member.CredentialsName}, Data: map[string][]byte{member.KeyToken: []byte(token.String())}}))
+	s.must(m.Create(s.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: certificate.CredentialsName}, Data: map[string][]byte{certificate.KeyToken: []byte(token.String())}}))
 	s.must(m.Create(s.Context(), &setv1alpha1.Membership{ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName}, Spec: setv1alpha1.MembershipSpec{Hub: []string{m.line.at()}, Cluster: name}}))
 	s.boot(m)
 	s.Cleanup(func() { m.stop() })
@@ -403,7 +442,7 @@ func (s *set) boot(m *side) {
 	m.knows = &knows{entities: map[policy.EntityRef]policy.Entity{}}
 	ctx, cancel := context.WithCancel(s.Context())
 	one := member.New(member.Options{
-		Client: m.store, Live: m.store, Informers: m.store, Policies: m.knows, Counted: m.count, Flow: m.flow, Clock: s.clock, Random: func() float64 { return 0 }, Log: logr.Discard(),
+		Client: m.store, Live: m.store, Informers: m.store, Policies: m.knows, Counted: m.count, Answers: m, Clock: s.clock, Random: func() float64 { return 0 }, Log: logr.Discard(),
 		Namespace: "kube-system", Program: "1", Epoch: "e", ClusterID: "id-" + m.name,
 	})
 	done := make(chan struct{})
@@ -863,9 +902,9 @@ func TestRenewal(t *testing.T) {
 	east := s.sides["east"]
 	ends := func() time.Time {
 		var secret corev1.Secret
-		s.must(east.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &secret))
+		s.must(east.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: certificate.CredentialsName}, &secret))
 		cert, ok := credential.ParseCertificate(secret.Data["tls.crt"])
-		if !ok || len(secret.Data[member.KeyToken]) > 0 {
+		if !ok || len(secret.Data[certificate.KeyToken]) > 0 {
 			t.Fatal("no certificate, or still the token")
 		}
 		return cert.Expires
@@ -895,7 +934,7 @@ func TestKeysOfASetRotate(t *testing.T) {
 	s.pod("east", "web", "web", "10.1.0.5")
 	s.knowsAll("west", "10.1.0.5")
 	secret := func(name string) (out corev1.Secret) {
-		s.must(s.sides[name].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &out))
+		s.must(s.sides[name].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: certificate.CredentialsName}, &out))
 		return out
 	}
 	left := func(name string) time.Duration {
@@ -942,7 +981,7 @@ func TestKeysOfASetRotate(t *testing.T) {
 		t.Errorf("the former authority is still believed after 16 days:\n%s", after)
 	}
 	for _, name := range []string{"east", "west"} {
-		if held := secret(name); len(held.Data[member.KeyToken]) > 0 || !strings.Contains(string(held.Data["ca.crt"]), strings.TrimSpace(after)) {
+		if held := secret(name); len(held.Data[certificate.KeyToken]) > 0 || !strings.Contains(string(held.Data["ca.crt"]), strings.TrimSpace(after)) {
 			t.Errorf("%s: %v", name, slices.Sorted(maps.Keys(held.Data)))
 		}
 	}
@@ -963,7 +1002,7 @@ func TestKept(t *testing.T) {
 		return len(all.Items) == 1 && all.Items[0].Members == 1, all.Items
 	})
 	s.must(west.Delete(t.Context(), &setv1alpha1.Membership{ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName}}))
-	s.must(west.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: member.CredentialsName}}))
+	s.must(west.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: certificate.CredentialsName}}))
 	s.is("west", setv1alpha1.ClusterConnected, metav1.ConditionFalse)
 	s.pod("east", "web-2", "web", "10.1.0.6")
 	s.until("the hub knows the second Pod", func() (bool, any) { return s.cluster("east").Status.Entities == 2, "" })
@@ -982,7 +1021,7 @@ func TestVersions(t *testing.T) {
 	s.knowsAll("west", "10.1.0.5")
 	// A member that speaks only what is newer.
 	var secret corev1.Secret
-	s.must(s.sides["east"].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &secret))
+	s.must(s.sides["east"].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: certificate.CredentialsName}, &secret))
 	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
 	s.must(err)
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}}
@@ -1021,7 +1060,7 @@ func TestFlood(t *testing.T) {
 	s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
 	s.is("east", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
 	var secret corev1.Secret
-	s.must(s.sides["west"].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &secret))
+	s.must(s.sides["west"].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: certificate.CredentialsName}, &secret))
 	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
 	s.must(err)
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}}

@@ -1,5 +1,5 @@
-// Package console is the web server of the console: it serves the page, knows who is at the
-// browser, and passes what the page asks on to the Kubernetes API with the identity of that person.
+// Package console is the web server of the console: it serves the page, keeps the session of each
+// person, and passes requests of the page to the Kubernetes API with the identity of that person.
 //
 // It owns sessions and nothing else. It has no rights of its own: every request to the Kubernetes
 // API carries the credentials of the person whose session it is. In the mode Local these are the
@@ -9,10 +9,11 @@
 //
 // What it promises:
 //
-//   - Only the resources and verbs of allow.go are passed on, whatever the person may do besides, and
+//   - Only the resources and verbs of allow.go are passed on, even if the person may do more, and
 //     nothing is changed unless the options allow edits.
 //   - A request of another origin, of another site or under another host name is refused before
-//     anything is read of it. Requests that are not GET prove with a header that our page sent them.
+//     anything is read of it. Requests that are not GET prove with a header that our page sent
+//     them.
 //   - Sessions, requests, streams, bodies and answers are bounded, and every one ends.
 //   - Nothing of the browser's headers goes to the Kubernetes API but what request.go lists.
 //

@@ -61,6 +61,8 @@ type policyPage struct {
 	kind kind
 	policy.PolicyRef
 	declared int64
+	// copied: it is a copy of a policy of the hub that has no status of its own, and is followed.
+	copied bool
 	// staged: it is not to be enforced, and the engine has not got it.
 	staged bool
 	// spread: it is for clusters of the set, and the engine has not got it. clusters is how far
@@ -119,6 +121,35 @@ func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.
 	return true
 }
 
+// copy notes a copy of a policy of the hub that has no status of its own.
+func (b *book) copy(uid types.UID, p policy.Policy) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	page := b.policies[uid]
+	if page == nil {
+		page = &policyPage{kind: kindK8sPolicy}
+		b.policies[uid] = page
+	}
+	page.copied, page.declared = true, p.Generation
+	page.PolicyRef = policy.PolicyRef{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+}
+
+// copies are the copies of policies of the hub that have no status of their own.
+func (b *book) copies() []types.UID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []types.UID
+	for uid, page := range b.policies {
+		if page.copied {
+			out = append(out, uid)
+		}
+	}
+	return out
+}
+
+// followed reports whether somebody wants to know how far the policy is realized.
+func (p *policyPage) followed() bool { return p.kind.hasStatus() || p.copied }
+
 func (b *book) forgetPolicy(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +176,7 @@ func (b *book) restart(out []task, c *policy.Changes) []task {
 	defer b.mu.Unlock()
 	for uid, page := range b.policies {
 		page.computed, page.desired, page.errors, page.warnings = false, 0, nil, nil
-		if page.kind.hasStatus() {
+		if page.followed() {
 			out = append(out, task{kind: taskPolicy, name: string(uid)})
 		}
 	}
@@ -168,6 +199,9 @@ func (b *book) fails(uid types.UID, fault error) {
 // note is record, with anew of an engine that begins anew. The caller holds the lock.
 func (b *book) note(out []task, c *policy.Changes, anew bool) []task {
 	for p := range c.Policies() {
+		if len(b.policies) == 0 {
+			break // as in a cluster with nothing but Kubernetes policies
+		}
 		uid := types.UID(p.Policy.Source.UID)
 		page := b.policies[uid]
 		if page == nil {
@@ -179,14 +213,14 @@ func (b *book) note(out []task, c *policy.Changes, anew bool) []task {
 			b.empty[uid] = struct{}{}
 		}
 		page.spanned(p.SpanRemoved, p.SpanAdded)
-		// Whoever is concerned anew gets the policy anew and reports anew. What was under way when
-		// it ceased to be concerned says nothing.
+		// An enforcer that the policy concerns again gets the policy and reports anew. A report
+		// that was under way when it ceased to concern the enforcer counts for nothing.
 		if !anew {
 			for _, key := range slices.Concat(p.SpanRemoved, p.SpanAdded) {
 				delete(page.reports, key)
 			}
 		}
-		if page.kind.hasStatus() {
+		if page.followed() {
 			out = append(out, task{kind: taskPolicy, name: page.UID})
 		}
 	}
@@ -198,9 +232,10 @@ func (b *book) note(out []task, c *policy.Changes, anew bool) []task {
 		}
 		uid := types.UID(p.Policy.UID)
 		if p.Policy.Kind == policy.KubernetesNetworkPolicy {
-			if len(p.Errors)+len(p.Warnings) == 0 {
+			page := b.policies[uid]
+			if page != nil && !page.copied && len(p.Errors)+len(p.Warnings) == 0 {
 				delete(b.policies, uid)
-			} else if b.policies[uid] == nil {
+			} else if page == nil && len(p.Errors)+len(p.Warnings) > 0 {
 				b.policies[uid] = &policyPage{kind: kindK8sPolicy, PolicyRef: p.Policy}
 			}
 		}
@@ -218,7 +253,7 @@ func (b *book) report(uid types.UID, nodes []v1beta2.NetworkPolicyNodeStatus) bo
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	page := b.policies[uid]
-	if page == nil || !page.kind.hasStatus() {
+	if page == nil || !page.followed() {
 		return false
 	}
 	for _, n := range nodes {
@@ -241,7 +276,7 @@ func (b *book) begin(key string) (changed []types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid := range b.empty {
-		if page := b.policies[uid]; page != nil && page.computed && page.kind.hasStatus() && page.reports[key].Generation != page.generation && b.concerns(uid, key) {
+		if page := b.policies[uid]; page != nil && page.computed && page.followed() && page.reports[key].Generation != page.generation && b.concerns(uid, key) {
 			changed = append(changed, uid)
 		}
 	}

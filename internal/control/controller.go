@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
@@ -50,9 +51,9 @@ type Options struct {
 	Workers int
 	// Metrics may be nil.
 	Metrics *Metrics
-	// History is told of the policies, groups and tiers that come and go; nil if nobody is.
+	// History gets the policies, groups and tiers that come and go; it may be nil.
 	History History
-	// Tracer tells of changes of policies; nil tells nobody.
+	// Tracer makes spans of changes of policies; nil makes none.
 	Tracer *tracing.Tracer
 	// Remote, if not nil, is closed when all that is on record of other clusters has been given to
 	// PutRemote: nothing is computed before.
@@ -64,7 +65,7 @@ type Controller struct {
 	Options Options
 	engine  *policy.Engine
 	parts   convert.Parts
-	// addresses are where those of a Pod are listed for the engine.
+	// addresses holds the addresses of a Pod for the engine.
 	addresses []netip.Addr
 	intake    *intake
 	book      *book
@@ -86,6 +87,8 @@ type Controller struct {
 	traced     traced
 	// own are the labels of this cluster in its set; only the loop looks at them.
 	own ownLabels
+	// copies takes how far copies of the hub's policies are realized; nil before it is set.
+	copies atomic.Pointer[func(client.Object, v1beta1.NetworkPolicyStatus)]
 	// fault is why nothing is computed any more, healAt when that is tried again; suspects are what
 	// the engine was given since it last computed something.
 	fault    atomic.Pointer[error]
@@ -203,7 +206,8 @@ func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
 
 // absorb gives the engine what has arrived, and returns how much that was.
 func (c *Controller) absorb() int {
-	batch, n := c.intake.take(), 0
+	var few [1][]input // most that arrives alone is in one piece
+	batch, n := c.intake.take(few[:0]), 0
 	for i, piece := range batch {
 		for j := range piece {
 			c.traced.seen(piece[j], c.begun())
@@ -214,6 +218,7 @@ func (c *Controller) absorb() int {
 		}
 		n += len(piece)
 		batch[i] = nil
+		c.intake.done(piece)
 	}
 	return n
 }
@@ -280,8 +285,8 @@ func (c *Controller) Faulty() error {
 	return nil
 }
 
-// unreadable leaves out an object that nobody can read because of a mistake of ours. What is known
-// of it by an earlier version stays.
+// unreadable leaves out an object that a fault of ours keeps from being read. An earlier version
+// that is known stays.
 func (c *Controller) unreadable(in input, fault error) {
 	c.Options.Logger.Error(fault, "An object is left out, because reading it panicked", "kind", in.kind, "stack", recovered.StackOf(fault))
 	if o, is := in.object.(client.Object); is && in.gone == nil {
@@ -315,9 +320,9 @@ func (c *Controller) round() {
 	span.End("")
 	c.traced.end()
 	c.Options.Metrics.round(inputs, changes, c.Options.Clock.Since(begin))
-	if !changes.Empty() {
+	if log := c.Options.Logger.V(1); log.Enabled() && !changes.Empty() {
 		policies, addressGroups, appliedToGroups, problems := changes.Size()
-		c.Options.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", policies,
+		log.Info("Computed policies", "inputs", inputs, "policies", policies,
 			"addressGroups", addressGroups, "appliedToGroups", appliedToGroups, "problems", problems)
 	}
 }

@@ -14,18 +14,29 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/table"
 )
 
 // directory finds entities by address. It follows the informers on their own goroutines, beside the
 // loop, so that looking an address up costs the loop nothing. It may be a moment ahead of the
 // engine, or behind it.
 type directory struct {
-	mu sync.RWMutex
-	// first holds one entity per address, more the others of the few addresses that several have.
-	// Addresses are in IPv6 form, which holds IPv4 as well, in half the space of a netip.Addr.
-	first map[[16]byte]holder
-	more  map[[16]byte][]holder
+	mu sync.Mutex
+	// places holds one entity per address, more the others of the few addresses that several have.
+	// room are places that are not used.
+	places table.Table[place]
+	more   map[[16]byte][]holder
+	room   []*place
 }
+
+// place is an address, in IPv6 form, which holds IPv4 as well, with an entity that has it.
+type place struct {
+	address [16]byte
+	holder
+}
+
+// manyPlaces is how many places are made at a time.
+const manyPlaces = 64
 
 // holder is an object that has an address, as the informer holds it anyway.
 type holder interface{ Ref() policy.EntityRef }
@@ -52,17 +63,21 @@ func (x *heldEntity) Ref() policy.EntityRef {
 	return policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: x.Namespace, Name: x.Name}
 }
 
-func newDirectory() *directory {
-	return &directory{first: map[[16]byte]holder{}, more: map[[16]byte][]holder{}}
+func newDirectory() *directory { return &directory{more: map[[16]byte][]holder{}} }
+
+// find returns the place of an address, nil if there is none, and the hash of the address.
+func (d *directory) find(a [16]byte) (*place, uint32) {
+	hash := d.places.HashBytes(a[:])
+	return d.places.Find(hash, func(p *place) bool { return p.address == a }), hash
 }
 
 // at returns the entities that have the address, in no order.
 func (d *directory) at(a netip.Addr) []policy.EntityRef {
 	key := a.As16()
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	first, ok := d.first[key]
-	if !ok {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first, _ := d.find(key)
+	if first == nil {
 		return nil
 	}
 	out := []policy.EntityRef{first.Ref()}
@@ -90,9 +105,13 @@ func (d *directory) move(h holder, before, now []netip.Addr) {
 // insert notes that an entity has an address. Of one that has it already, the former object is
 // given up.
 func (d *directory) insert(a [16]byte, h holder, ref policy.EntityRef) {
-	first, taken := d.first[a]
-	if !taken || first.Ref() == ref {
-		d.first[a] = h
+	first, hash := d.find(a)
+	if first == nil {
+		d.places.Insert(hash, d.newPlace(a, h))
+		return
+	}
+	if first.Ref() == ref {
+		first.holder = h
 		return
 	}
 	others := d.more[a]
@@ -103,12 +122,29 @@ func (d *directory) insert(a [16]byte, h holder, ref policy.EntityRef) {
 	d.more[a] = append(others, h)
 }
 
+func (d *directory) newPlace(a [16]byte, h holder) *place {
+	if len(d.room) == 0 {
+		made := make([]place, manyPlaces)
+		for i := range made {
+			d.room = append(d.room, &made[i])
+		}
+	}
+	last := len(d.room) - 1
+	p := d.room[last]
+	d.room = d.room[:last]
+	p.address, p.holder = a, h
+	return p
+}
+
 func (d *directory) remove(a [16]byte, ref policy.EntityRef) {
 	others := slices.DeleteFunc(d.more[a], func(x holder) bool { return x.Ref() == ref })
-	if first, ok := d.first[a]; ok && first.Ref() == ref {
-		delete(d.first, a)
+	if first, hash := d.find(a); first != nil && first.Ref() == ref {
 		if last := len(others) - 1; last >= 0 {
-			d.first[a], others = others[last], others[:last]
+			first.holder, others = others[last], others[:last]
+		} else {
+			d.places.Remove(hash, first)
+			*first = place{}
+			d.room = append(d.room, first)
 		}
 	}
 	if len(others) == 0 {
@@ -159,8 +195,8 @@ func (d *directory) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// holderOf returns an object that is an entity, and its addresses; nil for any other. What is wrong
-// with it is told by the loop.
+// holderOf returns an object that is an entity, and its addresses; nil for any other. The loop
+// reports what is wrong with it.
 func holderOf(o any, list []netip.Addr) (holder, []netip.Addr) {
 	switch o := o.(type) {
 	case *convert.TrimmedPod:

@@ -15,8 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// isolationRuleIndex stands for the default of a Pod that a Kubernetes NetworkPolicy isolates,
-// which is no rule.
+// isolationRuleIndex is the index for the default of a Pod that a Kubernetes NetworkPolicy
+// isolates, which is no rule.
 const isolationRuleIndex = math.MaxInt32
 
 // UnknownPodError says that a Pod that was asked about does not exist.
@@ -49,8 +49,8 @@ func (c *Controller) EvaluatePods(ctx context.Context, source, destination types
 	ends := pods
 	var part *policy.Listing
 	err := c.query(ctx, func(e *policy.Engine) {
-		// Address groups go by address: whoever has one of a Pod's addresses counts, such as its
-		// Node.
+		// Address groups go by address: every object with one of the Pod's addresses counts, such
+		// as its Node.
 		concerned := pods[:]
 		for i, ref := range pods {
 			states[i], known[i] = e.Entity(ref)
@@ -163,7 +163,7 @@ func decided(d policy.Decision, direction policy.Direction, l *policy.Listing) *
 	}
 }
 
-// placeOf returns the index of a rule, one of the listing, among those of its direction.
+// placeOf returns the index of a rule of the listing among the rules of its direction.
 func placeOf(by *policy.RuleRef, l *policy.Listing) int32 {
 	for _, p := range l.Policies {
 		for i := range p.Rules {

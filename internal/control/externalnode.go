@@ -19,14 +19,14 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 )
 
-// takenNames are, by namespace, the ExternalNodes that have no ExternalEntity because there is one
-// of that name which is not theirs, and what has been told of each.
+// takenNames holds, by namespace, the ExternalNodes that have no ExternalEntity because an entity
+// of another owner has the name, and the problem that was reported of each.
 type takenNames struct {
 	mu   sync.Mutex
 	told map[string]map[string]string
 }
 
-// replace takes those of a namespace and returns those that are new.
+// replace takes the nodes of a namespace and returns the new ones.
 func (c *takenNames) replace(namespace string, now map[string]string) (fresh []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,9 +44,9 @@ func (c *takenNames) replace(namespace string, now map[string]string) (fresh []s
 	return fresh
 }
 
-// keepEntities makes the ExternalEntities that ExternalNodes of a namespace own be exactly those
-// they stand for. An entity of the same name that nobody or somebody else owns is left alone, and
-// the ExternalNode is told so.
+// keepEntities makes exactly the ExternalEntities that the ExternalNodes of a namespace need. An
+// entity of the same name that has another owner or none is left alone, and the ExternalNode gets
+// an event.
 func (c *Controller) keepEntities(ctx context.Context, namespace string) error {
 	var nodes v1alpha1.ExternalNodeList
 	if err := c.Options.Client.List(ctx, &nodes, client.InNamespace(namespace)); err != nil {
@@ -89,8 +89,8 @@ func (c *Controller) keepEntities(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// wantedEntities returns the entities that the nodes stand for, by name, and by node why one has
-// none: of two nodes that stand for one entity the one that owns it has it, else the first by name.
+// wantedEntities returns the entities that the nodes need, by name, and by node the reason why it
+// has none. If two nodes need one entity, the node that owns it gets it, else the first by name.
 func wantedEntities(nodes []v1alpha1.ExternalNode, entities []v1alpha2.ExternalEntity) (wanted map[string]*v1alpha2.ExternalEntity, taken map[string]string) {
 	owners := map[string]string{}
 	for i := range entities {
@@ -122,7 +122,7 @@ func takenText(entity, whose string) string {
 	return "no policy is enforced on this ExternalNode: the ExternalEntity " + entity + " " + whose + "; rename or delete one of the two"
 }
 
-// tellTaken tells of ExternalNodes without ExternalEntity, once of each.
+// tellTaken reports each ExternalNode without ExternalEntity once.
 func (c *Controller) tellTaken(nodes []v1alpha1.ExternalNode, namespace string, taken map[string]string) {
 	for _, name := range c.takenNames.replace(namespace, taken) {
 		c.Options.Logger.Info("An ExternalNode has no ExternalEntity", "namespace", namespace, "externalNode", name, "reason", taken[name])

@@ -88,9 +88,9 @@ func inputRef(in input) (policy.Input, bool) {
 	return ref, true
 }
 
-// heal goes on after a round that panicked: nobody knows what the engine holds then, but what it
-// was given is known. Another one is given that, except the objects that computing panics about,
-// which stay as they were when it did not. It fails if there is no such engine.
+// heal goes on after a round that panicked. The state of the engine is unknown then, but its inputs
+// are known. They are given to a new engine, except the objects that make it panic, which stay as
+// they were when it did not. It fails if there is no such engine.
 func (c *Controller) heal(fault error) error {
 	h := &healing{from: c.engine, suspects: c.suspects}
 	for ref := range policy.Inputs(c.engine) {
@@ -120,7 +120,7 @@ func (c *Controller) heal(fault error) error {
 	return nil
 }
 
-// leftOut tells of an object that computing panics about.
+// leftOut reports an object that makes computing panic.
 func (c *Controller) leftOut(ref policy.Input, in input, fault error) {
 	c.Options.Logger.Error(fault, "An object stays as it was, because computing it panics", "kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
 	if o, is := in.object.(client.Object); is && in.gone == nil {
@@ -177,8 +177,8 @@ func (h *healing) try(former []policy.Input) error {
 	return err
 }
 
-// search returns those of the list that have to stay as they were, together with others that do:
-// with all of the list it can be computed, with none of it not.
+// search returns the inputs of the list that have to stay as they were, together with others that
+// do: with all of the list computing panics, with none of it it does not.
 func (h *healing) search(others, list []policy.Input) []policy.Input {
 	if len(list) <= 1 || h.attempts > healAttempts {
 		return list

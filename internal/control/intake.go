@@ -114,10 +114,15 @@ type intake struct {
 	// pending are the inputs in order of arrival, in pieces, so that a great number is never
 	// copied.
 	pending [][]input
+	// spare are pieces that are used again.
+	spare [][]input
 }
 
-// pieceSize is the number of inputs in a piece that does not grow any more.
-const pieceSize = 512
+// pieceSize is the number of inputs in a piece, spares that of the pieces that are used again.
+const (
+	pieceSize = 512
+	spares    = 8
+)
 
 func newIntake() *intake { return &intake{wake: make(chan struct{}, 1)} }
 
@@ -126,14 +131,11 @@ func (q *intake) add(in input) {
 	defer q.mu.Unlock()
 	q.heard.Add(1)
 	last := len(q.pending) - 1
-	switch {
-	case last < 0:
-		q.pending = append(q.pending, []input{in})
-	case len(q.pending[last]) >= pieceSize:
-		q.pending = append(q.pending, append(make([]input, 0, pieceSize), in))
-	default:
-		q.pending[last] = append(q.pending[last], in)
+	if last < 0 || len(q.pending[last]) == pieceSize {
+		q.pending = append(q.pending, q.piece())
+		last++
 	}
+	q.pending[last] = append(q.pending[last], in)
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -145,12 +147,37 @@ func (q *intake) put(k kind, o any) { q.add(input{kind: k, object: o}) }
 
 func (q *intake) remove(key inputKey) { q.add(input{kind: key.kind, gone: &key}) }
 
-func (q *intake) take() [][]input {
+// piece returns an empty piece. The caller holds the lock.
+func (q *intake) piece() []input {
+	last := len(q.spare) - 1
+	if last < 0 {
+		return make([]input, 0, pieceSize)
+	}
+	p := q.spare[last]
+	q.spare = q.spare[:last]
+	return p
+}
+
+// take appends the pieces that wait to an empty list.
+func (q *intake) take(to [][]input) [][]input {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	out := q.pending
-	q.pending = nil
-	return out
+	to = append(to, q.pending...)
+	clear(q.pending)
+	if q.pending = q.pending[:0]; cap(q.pending) > spares {
+		q.pending = nil
+	}
+	return to
+}
+
+// done gives back a piece that take has returned.
+func (q *intake) done(piece []input) {
+	clear(piece)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.spare) < spares {
+		q.spare = append(q.spare, piece[:0])
+	}
 }
 
 // source is an informer that feeds the intake; synced is closed once it has delivered what it began
@@ -252,6 +279,9 @@ func (c *Controller) applyPolicy(in input) {
 			}
 			return
 		}
+		if convert.FromHub(o) {
+			c.book.copy(uid, convert.KubernetesNetworkPolicy(o))
+		}
 		// There is nothing to refuse: the API server has validated it. The engine converts it when
 		// it computes it.
 		c.engine.PutPolicySource((*convert.KubernetesSource)(o))
@@ -348,7 +378,7 @@ func (c *Controller) applyObject(in input) bool {
 		c.putEntity(in)(convert.Pod(o))
 	case *corev1.Node:
 		e, errs := convert.Node(o)
-		e.Labels = c.withOwn(e.Labels)
+		e.Labels = c.own.with(e.Labels)
 		c.putEntity(in)(e, errs)
 	case *policy.Entity:
 		c.engine.PutEntity(*o)
@@ -382,7 +412,7 @@ func (c *Controller) applyObject(in input) bool {
 	return true
 }
 
-// putEntity gives an entity to the engine. An address that is none is told, and left out: no packet
+// putEntity gives an entity to the engine. An invalid address is reported and left out: no packet
 // carries it.
 func (c *Controller) putEntity(in input) func(policy.Entity, []policy.FieldError) {
 	return func(e policy.Entity, errs []policy.FieldError) {

@@ -10,11 +10,11 @@ import (
 )
 
 // ReasonNotEnforced goes with the condition Realizable of a policy that a cloud account enforced
-// once, and nobody enforces any more: its account, its selectors or their VMs are gone. A policy
-// that never applied to anything is idle.
+// once and that no enforcer has any more: its account, its selectors or their VMs are gone. A
+// policy that never applied to anything is idle.
 const ReasonNotEnforced = "NotEnforced"
 
-// cloudKeys is how the keys of cloud accounts begin; docs/decisions/0002-enforcer-key.md.
+// cloudKeys is how the keys of cloud accounts begin; docs/decisions/0006-own-key.md.
 const cloudKeys = "cloud/"
 
 // spanned notes who is concerned no more, and who is anew. The caller holds the lock of the book.
@@ -28,7 +28,7 @@ func (p *policyPage) spanned(removed, added []string) {
 	}
 }
 
-// notEnforced makes a status say that nobody enforces the policy any more.
+// notEnforced makes a status say that no enforcer has the policy any more.
 func notEnforced(s v1beta1.NetworkPolicyStatus) v1beta1.NetworkPolicyStatus {
 	s.Phase = v1beta1.NetworkPolicyNotEnforced
 	s.Conditions = slices.Clone(s.Conditions)

@@ -2,15 +2,15 @@ package control
 
 import "sigs.k8s.io/controller-runtime/pkg/client"
 
-// History keeps what policies, groups and tiers were. It is told from the goroutines of informers,
-// and must not make them wait.
+// History keeps former versions of policies, groups and tiers. The goroutines of informers call it,
+// so it must not make them wait.
 type History interface {
-	// Changed tells of an object that is new or has changed, its status included. It must not be
+	// Changed reports an object that is new or has changed, its status included. It must not be
 	// modified.
 	Changed(o client.Object)
-	// Deleted tells of one that is gone.
+	// Deleted reports an object that is gone.
 	Deleted(o client.Object)
-	// Synced tells that all objects that there were at first have been told of.
+	// Synced reports that all objects that existed at the start have been reported.
 	Synced()
 }
 

@@ -18,9 +18,9 @@ import (
 )
 
 // query has the loop ask the engine something between two rounds. The question runs on the loop and
-// must be short: it takes references out of the engine; what can be done with them afterwards is
-// done by the caller. Before the first round it fails with watchstore.ErrNotReady. A question that
-// panics fails, and stops nobody else.
+// must be short: it takes references out of the engine, and the caller does the rest with them.
+// Before the first round it fails with watchstore.ErrNotReady. A question that panics fails, and
+// stops no other one.
 func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error {
 	select {
 	case <-c.computed:
@@ -44,9 +44,9 @@ func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error 
 	}
 }
 
-// GroupMembers returns one page of what is in a Group, or without namespace in a ClusterGroup,
-// sorted by reference. Without a limit the page is everything. The counts are those of the whole.
-// It returns nil if there is no such group; one that is invalid is empty.
+// GroupMembers returns one page of the members of a Group, or without namespace of a ClusterGroup,
+// sorted by reference. Without a limit the page has all of them. The counts are of the whole group.
+// It returns nil if there is no such group; an invalid group is empty.
 func (c *Controller) GroupMembers(
 	ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions, seen func(namespace string) bool,
 ) (*v1beta2.GroupMembers, error) {
@@ -204,7 +204,7 @@ func anyIn(names []string, set map[string]bool) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return set[n] })
 }
 
-// ruleIndex is the place of a rule among those of its direction as the author wrote them.
+// ruleIndex is the place of a rule among the rules of its direction as the author wrote them.
 func ruleIndex(p *policy.ComputedPolicy, at int) int32 {
 	if p.TierPriority != nil {
 		return p.Rules[at].Priority

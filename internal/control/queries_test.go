@@ -240,7 +240,7 @@ func TestDirectory(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	d.move(two, []netip.Addr{a}, nil)
-	if got := d.at(a); got != nil || len(d.first)+len(d.more) != 0 {
+	if got := d.at(a); got != nil || d.places.Len()+len(d.more) != 0 {
 		t.Errorf("got %v", got)
 	}
 }

@@ -39,6 +39,15 @@ func (c *Controller) PutOwnLabels(labels map[string]string) {
 	c.intake.put(kindOwnLabels, ownLabels(labels))
 }
 
+// FollowCopies sets the function that takes how far copies of the hub's policies are realized that
+// have no status of their own. It is called from anywhere.
+func (c *Controller) FollowCopies(follow func(o client.Object, s v1beta1.NetworkPolicyStatus)) {
+	c.copies.Store(&follow)
+	for _, uid := range c.book.copies() {
+		c.tasks.Add(task{kind: taskPolicy, name: string(uid)})
+	}
+}
+
 // RealizedInClusters says how far a policy for several clusters is realized there.
 func (c *Controller) RealizedInClusters(uid string, in []v1beta1.ClusterRealization) {
 	if c.book.elsewhere(types.UID(uid), in) {
@@ -88,21 +97,21 @@ func (p *policyPage) peerNote(notes map[string]string) string {
 	return strings.Join(out, "; ")
 }
 
-// withOwn adds the labels of this cluster to those of an object.
-func (c *Controller) withOwn(labels map[string]string) map[string]string {
-	if len(c.own) == 0 {
+// with adds the labels of this cluster to the labels of an object.
+func (own ownLabels) with(labels map[string]string) map[string]string {
+	if len(own) == 0 {
 		return labels
 	}
 	out := maps.Clone(labels)
 	if out == nil {
 		out = map[string]string{}
 	}
-	maps.Copy(out, c.own)
+	maps.Copy(out, own)
 	return out
 }
 
 func (c *Controller) named(n policy.Namespace) policy.Namespace {
-	n.Labels = c.withOwn(n.Labels)
+	n.Labels = c.own.with(n.Labels)
 	return n
 }
 

@@ -7,7 +7,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// This file makes the objects that stand for virtual machines share their texts. Each is decoded
+// This file makes the objects that represent virtual machines share their texts. Each is decoded
 // into a hundred texts of its own, nearly all of which the others have too: keys of labels, names
 // of networks and groups, conditions. The garbage collector visits every one of them.
 

@@ -23,8 +23,8 @@ func heldBack(n v1beta2.NetworkPolicyNodeStatus) (planned, suspended bool) {
 	return n.WorkloadsSuspended == 0, n.WorkloadsSuspended > 0
 }
 
-// countVMs is on how many of the VMs that a policy applies to it is in force, for a list; empty if
-// nobody counts. What a report says about another generation counts as not in force.
+// countVMs says, for a list, on how many of its VMs a policy is in force; it is empty if no
+// enforcer counts. A report about another generation counts as not in force.
 func (p *policyPage) countVMs(concerns func(key string) bool) string {
 	var realized, all int64
 	for key, r := range p.reports {

@@ -157,6 +157,9 @@ func (w statuses) writePolicyStatus(ctx context.Context, uid types.UID) error {
 		w.c.event(object, corev1.EventTypeWarning, "PolicyProblem", "ComputePolicies", v.problem)
 	}
 	if status == nil {
+		if follow := w.c.copies.Load(); follow != nil {
+			(*follow)(object, v.status)
+		}
 		return nil
 	}
 	if v.status.Phase == v1beta1.NetworkPolicyIdle {

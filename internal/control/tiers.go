@@ -33,8 +33,9 @@ func systemTiers() []*v1beta1.Tier {
 	return out
 }
 
-// useOf is the label of a system tier that is made: whose policies come before those of the teams
-// needs a grant. A tier that is there keeps what it has, for its authors have their rights already.
+// useOf is the label of a system tier that is made: policies in a tier before the tiers of the
+// teams need a grant. An existing tier keeps its labels, because its authors have their rights
+// already.
 func useOf(tier string) map[string]string {
 	if !slices.Contains(v1beta1.TiersWithGrant(), tier) {
 		return nil

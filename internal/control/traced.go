@@ -15,12 +15,12 @@ type traced struct {
 	*tracing.Tracer
 	// known are the generations of the policies; nil if nothing is traced.
 	known map[types.UID]int64
-	// causes and spans are those of the present round.
+	// causes and spans belong to the present round.
 	causes []tracing.Change
 	spans  []tracing.Span
 }
 
-// deletion stands for the generation of an object that is gone.
+// deletion is the generation of an object that is gone.
 const deletion = -1
 
 // seen notes an input. What is there at the beginning is no change, and neither is what changes a

@@ -14,13 +14,13 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 )
 
-// Trimmer makes objects smaller before informers keep them: most of what a cluster of 100,000 Pods
-// costs in memory is what nobody here reads, and the same few labels over and over. It is safe for
-// concurrent use; use NewTrimmer.
+// Trimmer makes objects smaller before informers keep them: most of the memory of a cluster of
+// 100,000 Pods is for fields that this process never reads, and for the same few labels over and
+// over. It is safe for concurrent use; use NewTrimmer.
 type Trimmer struct {
 	mu sync.Mutex
-	// labels are those seen, by content; texts are names that many objects have; specs are those of
-	// policies seen, by their encoding.
+	// labels holds the labels seen, by content; texts the names that many objects have; specs the
+	// specs of policies seen, by their encoding.
 	labels map[string]map[string]string
 	texts  map[string]string
 	specs  map[string]networkingv1.NetworkPolicySpec
@@ -40,8 +40,8 @@ const (
 	maxSpecs      = 1 << 12
 	maxSpecBytes  = 1 << 10
 	// manyRules is how many rules of a direction a Kubernetes NetworkPolicy may have before equal
-	// ones are left out: an empty rule is two bytes where it is stored, and some hundred here, and
-	// nobody but kube-apiserver has a say in how many there are.
+	// ones are left out: an empty rule is two bytes where it is stored and some hundred here, and
+	// only kube-apiserver bounds their number.
 	manyRules = 1000
 )
 
@@ -50,14 +50,16 @@ func NewTrimmer() *Trimmer {
 	return &Trimmer{labels: map[string]map[string]string{}, texts: map[string]string{}, specs: map[string]networkingv1.NetworkPolicySpec{}}
 }
 
-// Trim takes away who manages which fields and the images of Nodes; of a Pod it leaves a
-// convert.TrimmedPod. Equal labels become the same map, equal specs of Kubernetes NetworkPolicies
-// have the same parts, and of VirtualMachines and ExternalEntities equal texts become the same
-// text. It is a transformation for informers (cache.Options.DefaultTransform): a cache with it
-// cannot be asked for Pods, and neither a map of labels nor a part of such a spec may be modified.
-// Of a great many rules of such a policy the first of equal ones is left, which allows the same.
+// Trim takes away which client manages which fields, except of accounts, whose annotations are
+// attributed by them, and the images of Nodes; of a Pod it leaves a convert.TrimmedPod. Equal
+// labels become the same map, equal specs of Kubernetes NetworkPolicies have the same parts, and of
+// VirtualMachines and ExternalEntities equal texts become the same text. It is a transformation for
+// informers (cache.Options.DefaultTransform): a cache with it cannot be asked for Pods, and neither
+// a map of labels nor a part of such a spec may be modified. Of a great many rules of such a policy
+// the first of equal ones is left, which allows the same.
 func (t *Trimmer) Trim(object any) (any, error) {
-	if o, ok := object.(client.Object); ok && len(o.GetManagedFields()) > 0 {
+	_, account := object.(*cloudv1.CloudProviderAccount)
+	if o, ok := object.(client.Object); ok && !account && len(o.GetManagedFields()) > 0 {
 		o.SetManagedFields(nil)
 	}
 	t.mu.Lock()

@@ -65,6 +65,10 @@ func TestTrimKeepsWhatCounts(t *testing.T) {
 	if again, err := trimmer.Trim(left); err != nil || again != any(left) {
 		t.Fatalf("trimmed again it is %v, %v", again, err)
 	}
+	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
+	if _, err := trimmer.Trim(account); err != nil || len(account.ManagedFields) != 1 {
+		t.Errorf("an account does not show which client has set its annotations: %+v, %v", account, err)
+	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{}}}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}}}
 	if _, err := trimmer.Trim(node); err != nil || node.ManagedFields != nil || node.Status.Images != nil {
 		t.Fatalf("not trimmed: %+v, %v", node, err)

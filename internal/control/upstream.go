@@ -20,8 +20,8 @@ import (
 	"github.com/nephele-io/nephele/internal/kinds"
 )
 
-// The upstream kinds: those of policy.networking.k8s.io. Their definitions are not ours, and need
-// not be installed.
+// The upstream kinds, of policy.networking.k8s.io. Their definitions are not ours, and need not be
+// installed.
 const (
 	kindAdmin         kind = "AdminNetworkPolicy (policy.networking.k8s.io)"
 	kindBaselineAdmin kind = "BaselineAdminNetworkPolicy (policy.networking.k8s.io)"

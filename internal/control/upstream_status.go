@@ -25,7 +25,7 @@ const (
 	// about it.
 	ConditionRealizable = string(v1beta1.NetworkPolicyConditionRealizable)
 	// ConditionRealized is True if all enforcers concerned have realized the present generation.
-	// Its reason is the phase that Antrea policies have (docs/glossary.md), its
+	// Its reason is the phase that Antrea policies have (docs/reference/conditions.md), its
 	// message has the numbers.
 	ConditionRealized = "Realized"
 	// conditionTrafficAgrees is that of Antrea's policies.

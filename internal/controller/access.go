@@ -18,8 +18,8 @@ import (
 type Access struct {
 	// Endpoints may be called besides the clouds' own.
 	Endpoints egress.Rules
-	// AmbientNamespaces are those whose accounts may have roles assumed with the identity of the
-	// process; "*" stands for all.
+	// AmbientNamespaces lists the namespaces with accounts that may have roles assumed with the
+	// identity of the process; "*" means all.
 	AmbientNamespaces []string
 	// Bounds are how much is taken from one account.
 	Bounds cloud.Bounds

@@ -18,13 +18,22 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/infos"
+	"github.com/nephele-io/nephele/internal/apiserver/limits"
+	"github.com/nephele-io/nephele/internal/apiserver/registration"
 	"github.com/nephele-io/nephele/internal/apiserver/roster"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/controller/agents"
+	"github.com/nephele-io/nephele/internal/controller/flowlogs"
+	"github.com/nephele-io/nephele/internal/controller/listen"
+	"github.com/nephele-io/nephele/internal/controller/traffic"
+	"github.com/nephele-io/nephele/internal/egress"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
@@ -60,11 +69,11 @@ type APIOptions struct {
 	// Local says that kube-apiserver runs on this machine, too, and reaches the address without a
 	// Service of the cluster.
 	Local bool
-	// Host, with Local, is the IP address in Address if the API servers of other machines reach
-	// this one by it, because they are on one database: then nobody is listened to here while
-	// another process leads. Empty means that there is one API server.
+	// Host, with Local, is the IP address in Address by which the API servers of other machines
+	// reach this one, because all of them use one database. While another process leads, this one
+	// then serves no caller here. Empty means that there is one API server.
 	Host string
-	// Enforcers says whom callers may act for; empty means themselves only.
+	// Enforcers says for which enforcers a caller may act; empty means its own key only.
 	Enforcers apiserver.EnforcerAccess
 	// WebhookClientCA is a PEM file with the authority of the certificate that kube-apiserver asks
 	// the webhooks with, and WebhookClientNames are its common names that may; empty lets everybody
@@ -72,7 +81,7 @@ type APIOptions struct {
 	WebhookClientCA    string
 	WebhookClientNames []string
 	// Limits bound what is held for callers.
-	Limits apiserver.Limits
+	Limits limits.Limits
 	// WithoutWebhooks leaves kube-apiserver unaware of the admission webhooks: what is wrong with
 	// an object is then told in its status.
 	WithoutWebhooks bool
@@ -95,29 +104,29 @@ func (o *APIOptions) hooks() []webhook.Hook {
 }
 
 // apiCertificate opens the certificate of the API.
-func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate, error) {
+func apiCertificate(o *APIOptions, clk clock.WithTicker) (*serving.Certificate, error) {
 	name := o.service().Name + "." + o.service().Namespace + ".svc"
 	if o.TLSDir != "" {
-		return apiserver.MountedCertificate(o.TLSDir, name, clk)
+		return serving.Mounted(o.TLSDir, name, clk)
 	}
 	dir, err := certs.Open(o.CertDir, clk.Now)
 	if err != nil {
 		return nil, err
 	}
-	// Who is on this machine, and Antrea Agents, know the server by its usual name.
+	// Callers on this machine, and Antrea Agents, know the server by its usual name.
 	ips := []net.IP{net.IPv4(127, 0, 0, 1)}
 	if ip := net.ParseIP(o.Host); ip != nil {
 		ips = append(ips, ip)
 	}
-	return apiserver.OpenCertificate(dir, slices.Compact([]string{apiServerName, name, "localhost"}), ips, clk)
+	return serving.Open(dir, slices.Compact([]string{apiServerName, name, "localhost"}), ips, clk)
 }
 
 // serveAPI adds the API server of the computed objects and the webhooks, and its registration with
 // kube-apiserver, to the manager.
-func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, agents *vmAgents, proc *process) error {
+func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, vms *agents.InVMs, proc *process) error {
 	var reports apiserver.Reports = policies
-	if agents != nil {
-		reports = reportsOfAgents{policies, agents}
+	if vms != nil {
+		reports = vms.Reports(policies)
 	}
 	kube, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
@@ -138,7 +147,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
-	var hostAuthorities apiserver.HostAuthorities // nil, and no pointer that is
+	var hostAuthorities registration.Authorities // nil, and no pointer that is
 	if hosts != nil {
 		access, hostAuthorities = access.WithHosts(hosts.Desk), hosts.Desk
 	}
@@ -147,7 +156,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		return fmt.Errorf("certificate of the computed API: %w", err)
 	}
 	proc.loopback.certificate.Store(cert)
-	client, err := apiserver.RegistrationClient(mgr.GetConfig())
+	client, err := registration.NewClient(mgr.GetConfig())
 	if err != nil {
 		return err
 	}
@@ -155,7 +164,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if proc.API.Host != "" {
 		leads = mgr.Elected()
 	}
-	listener, err := listen(ctx, proc.API.Address, proc.API.Local, leads)
+	listener, err := listen.On(ctx, proc.API.Address, proc.API.Local, leads)
 	if err != nil {
 		return fmt.Errorf("serve the computed API: %w", err)
 	}
@@ -166,6 +175,12 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	pods := roster.New(clk.Now())
 	if err := pods.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
+	}
+	groups := egress.NewGroups(uint64(clk.Now().UnixMicro()))
+	egresses := &egress.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clk, Log: proc.Log.WithName("egress")}
+	selected := everywhere{&egress.Follower{Groups: groups, Informers: mgr.GetCache(), Clock: clk, Log: proc.Log.WithName("egress")}}
+	if err := errors.Join(mgr.Add(egresses), mgr.Add(selected)); err != nil {
+		return fmt.Errorf("look after Egresses: %w", err)
 	}
 	cluster, err := ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
@@ -181,21 +196,21 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	reviews.set = proc.set
 	proc.set.reviews.Store(reviews)
 	proc.set.book.Store(book)
-	if reviews.traffic, err = newTraffic(ctx, mgr.GetCache(), clk, proc.Options); err != nil {
+	if reviews.traffic, err = traffic.Open(ctx, mgr.GetCache(), clk, proc.Flows); err != nil {
 		return err
 	}
-	if err := proc.metrics.show(newTrafficMetrics(reviews.traffic)); err != nil {
+	if err := proc.metrics.show(traffic.NewMetrics(reviews.traffic)); err != nil {
 		return err
 	}
-	if err := mgr.Add(reviews.traffic.keep(proc.Log.WithName("flows"), clk)); err != nil {
+	if err := mgr.Add(reviews.traffic.Keep(proc.Log.WithName("flows"), clk)); err != nil {
 		return fmt.Errorf("keep flows: %w", err)
 	}
-	alarm := newTrafficAlarm(reviews.traffic, policies, mgr.GetEventRecorder("nephele-flows"), clk, proc.Log.WithName("flows"))
+	alarm := traffic.NewAlarm(reviews.traffic, policies, mgr.GetEventRecorder("nephele-flows"), clk, proc.Log.WithName("flows"))
 	if err := mgr.Add(alarm); err != nil {
 		return fmt.Errorf("watch flows: %w", err)
 	}
 	if proc.clouds != nil {
-		logs := newFlowLogs(mgr.GetClient(), reviews, mgr.GetEventRecorder("nephele-flows"), clk, proc.Flows.Dir, proc.Log.WithName("flow-logs"))
+		logs := flowlogs.New(mgr.GetClient(), reviews, reviews.traffic, mgr.GetEventRecorder("nephele-flows"), clk, proc.Flows.Dir, proc.Log.WithName("flow-logs"))
 		if err := proc.metrics.show(logs); err != nil {
 			return fmt.Errorf("read flow logs: %w", err)
 		}
@@ -203,7 +218,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 			return fmt.Errorf("read flow logs: %w", err)
 		}
 	}
-	exports, err := reviews.traffic.export(proc.Flows, proc.Version, cluster, clk, proc.Log.WithName("flows"))
+	exports, err := reviews.traffic.Export(proc.Flows, proc.Version, cluster, clk, proc.Log.WithName("flows"))
 	if err == nil {
 		err = mgr.Add(exports)
 	}
@@ -211,26 +226,27 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		return fmt.Errorf("export flows: %w", err)
 	}
 	api, err := apiserver.New(apiserver.Options{
-		Listener:    listener,
-		Certificate: cert,
-		Access:      access,
-		Store:       policies.Store(),
-		Reports:     reports,
-		Queries:     policies,
-		Reviews:     reviews,
-		Statistics:  book,
-		Traffic:     reviews.traffic,
-		LocalPods:   pods,
-		Enforcers:   proc.API.Enforcers,
-		Hosts:       hosts,
-		Metrics:     proc.metrics.api,
-		Version:     proc.Version,
-		Service:     proc.API.service(),
-		Pod:         types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)},
-		Node:        os.Getenv(envNodeName),
-		Process:     proc.Process,
-		LogLevel:    proc.LogLevel,
-		Bundle:      bundle(mgr.GetAPIReader(), policies.Store(), clk, proc.Options),
+		Listener:     listener,
+		Certificate:  cert,
+		Access:       access,
+		Store:        policies.Store(),
+		Reports:      reports,
+		Queries:      policies,
+		Reviews:      reviews,
+		Statistics:   book,
+		Traffic:      reviews.traffic,
+		LocalPods:    pods,
+		EgressGroups: groups,
+		Enforcers:    proc.API.Enforcers,
+		Hosts:        hosts,
+		Metrics:      proc.metrics.api,
+		Version:      proc.Version,
+		Service:      proc.API.service(),
+		Pod:          types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)},
+		Node:         os.Getenv(envNodeName),
+		Process:      proc.Process,
+		LogLevel:     proc.LogLevel,
+		Bundle:       bundle(mgr.GetAPIReader(), policies.Store(), clk, proc.Options),
 		Webhooks: webhook.Witnessed(
 			webhook.Reading{Reader: mgr.GetClient(), Proven: proc.API.WebhookClientCA != ""},
 			webhook.Reading{Reader: mgr.GetAPIReader(), Live: true},
@@ -251,18 +267,18 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 			hostServer = fmt.Sprintf(":%d", at.Port)
 		}
 	}
-	registration := &apiserver.Registration{
+	registered := &registration.Registration{
 		Client: client, Service: proc.API.service(), Authority: APINamespace, Port: port, Local: proc.API.Local, Host: proc.API.Host,
 		CABundle: cert.CABundle,
 		Hosts:    hostAuthorities, HostServer: hostServer, Changed: cert.Changed(), Hooks: proc.API.hooks(), Registered: proc.Ready, Clock: clk, Logger: proc.Log.WithName("register"),
 	}
-	infos := apiserver.NewInfos(apiserver.Infos{
+	keeper := infos.New(infos.Keeper{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Server: api, Clock: clk, Logger: proc.Log.WithName("infos"),
 	})
-	if err := infos.Follow(ctx, mgr.GetCache()); err != nil {
+	if err := keeper.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	for _, r := range []manager.Runnable{api, registration, infos} {
+	for _, r := range []manager.Runnable{api, registered, keeper} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("serve the computed API: %w", err)
 		}

@@ -19,7 +19,7 @@ type awsAccounts struct {
 	access  Access
 	// ambient is the identity of the process; nil if no account may use it.
 	ambient *aws.Ambient
-	// audit, if set, is told of every call that changes something.
+	// audit, if set, gets every call that changes something.
 	audit aws.Auditor
 	// limiter, if set, keeps the calls of all accounts below the rates of their cloud accounts.
 	limiter *pace.Limiter
@@ -33,8 +33,8 @@ func newAWSAccounts(ctx context.Context, cluster string, access Access) (*awsAcc
 	return &awsAccounts{cluster: cluster, access: access, ambient: own}, err
 }
 
-// paced makes the accounts that belong to the same cloud account keep together below its rates.
-// ended, if set, is told of every call.
+// paced keeps all accounts with credentials of the same cloud account together below its rates.
+// ended, if set, gets every call.
 func (a *awsAccounts) paced(ended func(pace.Event)) *awsAccounts {
 	a.limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Rate: aws.Documented, Ended: ended})
 	return a

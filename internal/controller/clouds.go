@@ -36,7 +36,7 @@ type Cloud struct {
 	// Open finds what its accounts are opened with, as the identity of the process. Nothing is
 	// called.
 	Open func(ctx context.Context, p CloudParts) (accountspec.Open, error)
-	// Pace is told of every call that was paced; nil if nobody counts them.
+	// Pace gets every call that was paced; nil if calls are not counted.
 	Pace func(pace.Event)
 	// Metrics are what its calls count; nil if nothing is.
 	Metrics prometheus.Collector
@@ -50,15 +50,14 @@ type CloudParts struct {
 	// Cluster is the id under which we own objects.
 	Cluster string
 	Access  Access
-	// Audit is told of every call that changes something; nil if nobody is.
+	// Audit gets every call that changes something; it may be nil.
 	Audit Auditor
-	// Paced makes calls keep below the rates of the cloud, all accounts together. Called is told of
-	// each.
+	// Paced keeps calls below the rates of the cloud, all accounts together. Called gets each call.
 	Paced  bool
 	Called func(pace.Event)
 	// Gate is that of an account, which every request passes; nil if there is none.
 	Gate func(account string) egress.Gate
-	// Tracer tells of calls; nil tells nobody.
+	// Tracer makes spans of calls; nil makes none.
 	Tracer *tracing.Tracer
 	// Agent is how this process calls itself; empty for what the adapters say.
 	Agent string

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/registration"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -27,7 +29,7 @@ type loopback struct {
 	token  string
 	server *apiserver.Server
 	// certificate is what it serves with if others reach it, too.
-	certificate atomic.Pointer[apiserver.Certificate]
+	certificate atomic.Pointer[serving.Certificate]
 }
 
 func newLoopback() *loopback { return &loopback{token: rand.Text()} }
@@ -76,9 +78,8 @@ func newEnforcer(proc *process, mgr manager.Manager, parts *shares, clk clock.Wi
 	}, nil
 }
 
-// servePrivately adds an API server to the manager that only the enforcers of this process use, on
-// an address of this machine that nobody else knows, with a certificate that lives as long as the
-// process.
+// servePrivately adds an API server for the enforcers of this process alone to the manager. Its
+// address on this machine is published nowhere, and its certificate lives as long as the process.
 func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.Controller, proc *process) error {
 	access, err := apiserver.Closed()
 	if err != nil {
@@ -93,7 +94,7 @@ func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.
 	if err != nil {
 		return errors.Join(fmt.Errorf("certificates of the computed API: %w", err), os.RemoveAll(scratch))
 	}
-	cert, err := apiserver.OpenCertificate(dir, []string{apiServerName}, nil, clk)
+	cert, err := serving.Open(dir, []string{apiServerName}, nil, clk)
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(scratch))
 	}
@@ -134,9 +135,9 @@ func (remover) NeedLeaderElection() bool { return false }
 
 // withdrawOurs makes room for a foreign API server.
 func withdrawOurs(ctx context.Context, cluster *rest.Config) error {
-	c, err := apiserver.RegistrationClient(cluster)
+	c, err := registration.NewClient(cluster)
 	if err != nil {
 		return err
 	}
-	return apiserver.Withdraw(ctx, c)
+	return registration.Withdraw(ctx, c)
 }

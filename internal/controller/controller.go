@@ -35,9 +35,12 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/noderoutes"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/controller/agents"
+	"github.com/nephele-io/nephele/internal/controller/traffic"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
@@ -62,8 +65,8 @@ type Options struct {
 	HealthAddress string
 	// Lease lets one process of the cluster work at a time.
 	Lease LeaseOptions
-	// API serves the computed objects to enforcers; nil serves them to those of this process
-	// only.
+	// API serves the computed objects to enforcers; with nil, only the enforcers of this process
+	// get them.
 	API *APIOptions
 	// Ready, if not nil, is called once when the controller works: when its caches are filled,
 	// and with API, when kube-apiserver has been told about the API and the webhooks.
@@ -71,7 +74,8 @@ type Options struct {
 	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil
 	// computes them here. It is asked for every connection. With it there is no API to serve.
 	Antrea func() (*rest.Config, error)
-	// AntreaMember lets the cluster be a member of a set then. Nobody else may see to that.
+	// AntreaMember lets the cluster be a member of a set while an Antrea Controller computes. No
+	// other process may do that for the cluster.
 	AntreaMember bool
 	// AuditLog is the file for the record of changes in clouds; empty for the log alone.
 	AuditLog string
@@ -80,15 +84,15 @@ type Options struct {
 	LogDir string
 	// Version is that of this build, for those who ask.
 	Version string
-	// LogLevel is how much Log tells; nil if nobody may change that. Process is what stands for
-	// the Pod, for those who ask, where it runs in none.
+	// LogLevel is the verbosity of Log; nil if callers may not change it. Process names the process
+	// where it runs in no Pod.
 	LogLevel apiserver.LogLevel
 	Process  string
 	// SecretNamespaces are those whose Secrets accounts may name; none means all.
 	SecretNamespaces []string
 	// NoClouds leaves the cloud accounts to another process.
 	NoClouds bool
-	Flows    FlowOptions
+	Flows    traffic.Options
 	// Access is what accounts may use of this process, and how much is taken from them.
 	Access Access
 	// History bounds the history of policies that is kept.
@@ -225,9 +229,9 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		return err
 	}
 	if proc.Antrea == nil {
-		err = forgetForeign(mgr)
+		err = forgetPolicyServer(mgr)
 	} else {
-		err = watchForeign(mgr, proc.Options, &policies)
+		err = watchPolicyServer(mgr, proc.Options, &policies)
 	}
 	if err != nil {
 		return err
@@ -244,13 +248,13 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	released := &lateReleaser{}
 	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}
 	authors.look(ctx)
-	agents := newVMAgents(mgr.GetClient(), clk)
-	agents.divided = parts != nil
+	vms := agents.NewInVMs(mgr.GetClient(), clk)
+	vms.Divided = parts != nil
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
 		ExternalID: externalIDs(proc.metrics.clouds, id), SecretNamespaces: proc.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
-		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Propagation: proc.Propagation, Now: clk.Now, Random: rand.Float64,
+		Mine: parts.mine(), Releaser: released, LetsIn: vms.LetsIn, Propagation: proc.Propagation, Now: clk.Now, Random: rand.Float64,
 		Underway: released.underway,
 	})
 	authors.changed, proc.clouds = inv.Revisit, inv
@@ -287,13 +291,13 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache()), Yields: yields}, Lowerer: proc.metrics.clouds[0].Lowerer, Sink: statuses,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: proc.metrics.realize,
 		Heartbeat: heartbeat, Instance: instance,
-		Records: key, Agents: agents, Tracer: proc.tracer,
+		Records: key, Agents: vms, Tracer: proc.tracer,
 	})
 	if err != nil {
 		return err
 	}
-	released.Realizer, agents.changed = realizer, realizer.Reconsider
-	if err := agents.follow(ctx, mgr.GetCache()); err != nil {
+	released.Realizer, vms.Changed = realizer, realizer.Reconsider
+	if err := vms.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	if err := yields.follow(ctx, mgr.GetCache(), realizer.Reconsider); err != nil {
@@ -305,14 +309,18 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if err := inv.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	for _, r := range []manager.Runnable{policies.reports, statuses, realizer, authors, agents} {
+	routes := noderoutes.New(noderoutes.Options{Client: mgr.GetClient(), Cluster: id, Provider: inv.Provider, Events: mgr.GetEventRecorder("nephele-node-routes"), Clock: clk, Log: log.WithName("node-routes")})
+	if err := routes.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	for _, r := range []manager.Runnable{policies.reports, statuses, realizer, authors, vms, routes} {
 		if err := mgr.Add(parts.place(r)); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}
 	}
 	if proc.Antrea != nil {
-		watch := newAgentWatch(mgr.GetClient(), clk, log.WithName("agents"), true, nil)
-		if err := errors.Join(watch.follow(ctx, mgr.GetCache()), mgr.Add(watch)); err != nil {
+		watch := agents.NewWatch(mgr.GetClient(), clk, log.WithName("agents"), true, nil)
+		if err := errors.Join(watch.Follow(ctx, mgr.GetCache()), mgr.Add(watch)); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}
 		if proc.AntreaMember {
@@ -326,12 +334,12 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		}
 		return tellReady(mgr, proc.Options)
 	}
-	return computePolicies(ctx, mgr, proc, agents)
+	return computePolicies(ctx, mgr, proc, vms)
 }
 
 // computePolicies adds the policy controller and the server of what it computes to the manager.
-// agents, if any, learn of it what agents report.
-func computePolicies(ctx context.Context, mgr manager.Manager, proc *process, agents *vmAgents) error {
+// vms, if any, take from it what agents report.
+func computePolicies(ctx context.Context, mgr manager.Manager, proc *process, vms *agents.InVMs) error {
 	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -358,12 +366,12 @@ func computePolicies(ctx context.Context, mgr manager.Manager, proc *process, ag
 	}
 	late.Controller, proc.set = policies, others
 	proc.loops.add(policies.Faulty)
-	watch := newAgentWatch(mgr.GetClient(), clk, proc.Log.WithName("agents"), !proc.NoClouds, policies.Silent)
-	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), proc.metrics.show(watch, newSetMetrics(others)), mgr.Add(watch)); err != nil {
+	watch := agents.NewWatch(mgr.GetClient(), clk, proc.Log.WithName("agents"), !proc.NoClouds, policies.Silent)
+	if err := errors.Join(watch.Follow(ctx, mgr.GetCache()), proc.metrics.show(watch, newSetMetrics(others)), mgr.Add(watch)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	if agents != nil && !agents.divided {
-		agents.reported = policies.Reported
+	if vms != nil && !vms.Divided {
+		vms.StatusOf = policies.Reported
 	}
 	traces := &traceflow.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Informers: mgr.GetCache(), Clock: clk, Log: proc.Log.WithName("traceflow")}
 	warm := everywhere{manager.RunnableFunc(policies.Warm)}
@@ -376,7 +384,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, proc *process, ag
 		}
 		return tellReady(mgr, proc.Options)
 	}
-	return serveAPI(ctx, mgr, policies, agents, proc)
+	return serveAPI(ctx, mgr, policies, vms, proc)
 }
 
 // tellReady makes the manager call Ready when the caches are filled.

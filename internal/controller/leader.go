@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// LabelLeader is on the Pod of the replica that leads, and the Service selects it: the others are
-// ready, and serve nobody.
+// LabelLeader is on the Pod of the replica that leads, and the Service selects it. The other
+// replicas are ready, and serve no caller.
 const LabelLeader = "nephele.io/leader"
 
 // The Pods of the controller have this label.
@@ -83,7 +83,7 @@ func (l leaderLabel) run(ctx context.Context) error {
 	return nil
 }
 
-// lead puts the label on this Pod, and takes it from those of replicas that died with it.
+// lead puts the label on this Pod, and removes it from the Pods of replicas that died with it.
 func (l leaderLabel) lead(ctx context.Context) error {
 	if err := l.put(ctx, l.pod.Name, true); err != nil {
 		return err

@@ -43,8 +43,8 @@ type LeaseOptions struct {
 	// Holder names this process and every later one in its place. It may be set only if two of them
 	// cannot run at a time. Empty means a name that no other process has.
 	Holder string
-	// Waits is told who holds the lease while this process waits for it. Nil means that the log
-	// says so.
+	// Waits is called with the holder of the lease while this process waits for it. Nil means that
+	// the log says so.
 	Waits func(holder string)
 }
 

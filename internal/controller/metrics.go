@@ -21,7 +21,7 @@ type controllerMetrics struct {
 	// clouds is the table of the clouds, with what each counts.
 	clouds []Cloud
 	audit  *audit.Metrics
-	// api are those of the server of this process; nil without one.
+	// api are the metrics of the server of this process; nil without one.
 	api *apiserver.Metrics
 	// shown are those that the registry shows.
 	shown []prometheus.Collector

@@ -51,7 +51,7 @@ func (p *past) start(mgr manager.Manager, proc *process) error {
 	return nil
 }
 
-// observer is who is told of policies.
+// observer is the history that policies are reported to.
 func (p *past) observer() control.History {
 	if p == nil {
 		return nil
@@ -59,8 +59,8 @@ func (p *past) observer() control.History {
 	return p.recorder
 }
 
-// witness is who is told of authors: nobody, unless it is certain that only kube-apiserver asks the
-// webhooks.
+// witness is the history that authors are reported to: nil, unless it is certain that only
+// kube-apiserver calls the webhooks.
 func (proc *process) witness() webhook.Witness {
 	if proc.past == nil || proc.API == nil || proc.API.WebhookClientCA == "" {
 		return nil

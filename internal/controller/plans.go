@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -23,7 +24,7 @@ const mostJudgedFlows = 5000
 func (r *reviews) plan(
 	ctx context.Context, s *seen, computation *explain.Computation, world func() *explain.World, budget *work.Budget, sight apiserver.Sight, spec analysis.PlanReviewSpec,
 ) (analysis.PlanReviewStatus, error) {
-	// Who sees all policies, but no accounts, is told no plans of these.
+	// A caller that sees all policies but no accounts gets no plans of accounts.
 	whole := sight.All && sight.May("list", cloudv1.GroupVersion().Group, "cloudprovideraccounts", "", "")
 	var rights preview.Rights
 	if !whole {
@@ -35,11 +36,11 @@ func (r *reviews) plan(
 	}
 	before := preview.Before{Computed: computation, World: world, Budget: budget, Traffic: func(since metav1.MicroTime) ([]analysis.SeenFlow, int64, error) {
 		q := &analysis.FlowQuery{Spec: analysis.FlowQuerySpec{Since: &since, Limit: mostJudgedFlows}}
-		err := r.traffic.query(ctx, q, sight)
+		err := r.flows(ctx, q, sight)
 		return q.Status.Flows, q.Status.More, err
 	}}
 	if !whole {
-		return preview.Limited(ctx, before, explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster}, proposal, spec)
+		return preview.Limited(ctx, before, redact.View{Namespace: sight.Namespace, Cluster: sight.Cluster}, proposal, spec)
 	}
 	p := &preview.Planner{
 		In: &preview.Inputs{Objects: *s.computed.Objects}, ClusterID: r.cluster, Lowerers: LowererOf, Close: func() {},
@@ -68,9 +69,9 @@ func (k known) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, error
 	return snapshot, err
 }
 
-// Limits implements preview.Reader. Those of the account count as they stand in the manifests.
+// Limits implements preview.Reader. The limits of the account are taken from the manifests.
 func (k known) Limits(ctx context.Context, s cloud.Scope) (cloud.Limits, error) {
-	provider, ok := k.provider(s.Account)
+	provider, ok := k.Provider(s.Account)
 	if !ok {
 		return cloud.Limits{}, fmt.Errorf("its credentials are missing")
 	}

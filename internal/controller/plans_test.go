@@ -13,6 +13,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 )
 
 // TestPlansCallNoCloud: accounts of manifests, and stored ones that manifests change, are not
@@ -23,7 +24,7 @@ func TestPlansCallNoCloud(t *testing.T) {
 	defer cloud.Close()
 	stored := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stored", UID: "1"}}
 	stored.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: []string{"eu-west-1"}}
-	c := explain.Compute(&explain.Objects{Accounts: []*cloudv1.CloudProviderAccount{stored}})
+	c := explain.Compute(&input.Objects{Accounts: []*cloudv1.CloudProviderAccount{stored}})
 	s := &seen{computed: c}
 	world := func() *explain.World { return c.World(false) }
 	manifest := func(name string) string {

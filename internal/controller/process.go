@@ -24,7 +24,7 @@ type process struct {
 	// record is that of changes in clouds, and past the history of policies.
 	record *audit.Record
 	past   *past
-	// tracer is nil if nobody wants traces.
+	// tracer is nil if traces are off.
 	tracer *tracing.Tracer
 	// set is the cluster's part in a set of clusters.
 	set *set

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,9 +26,14 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
-	"github.com/nephele-io/nephele/internal/clusterset/hub"
+	"github.com/nephele-io/nephele/internal/clusterset/hub/questions"
+	"github.com/nephele-io/nephele/internal/clusterset/setmap"
+	"github.com/nephele-io/nephele/internal/controller/traffic"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
+	"github.com/nephele-io/nephele/internal/explain/redact"
+	"github.com/nephele-io/nephele/internal/flows/live"
 	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/review"
@@ -45,17 +51,17 @@ const reviewMost = time.Minute
 // and a hundred megabytes.
 const reviewWork = 200_000_000
 
-// aclAge is how old network ACLs may be. No event tells of their changes, and reading them is a
-// call to the cloud.
+// aclAge is how old network ACLs may be. No event reports their changes, and reading them is a call
+// to the cloud.
 const aclAge = time.Minute
 
 // reviews answers reviews from the caches of the process and what the inventory knows of clouds. Of
 // a cloud only network ACLs are read, and no review changes anything.
 type reviews struct {
 	cached client.Reader
-	// live reads what no informer follows, or follows only where it is installed.
-	live client.Reader
-	pods toolscache.Store
+	// uncached reads what no informer follows, or follows only where it is installed.
+	uncached client.Reader
+	pods     toolscache.Store
 	// clouds is nil where another process has the accounts.
 	clouds *inventory.Inventory
 	// cluster is the id under which we own objects in clouds.
@@ -65,7 +71,7 @@ type reviews struct {
 	// work is what one answer may cost.
 	work int64
 	// traffic holds the connections that enforcers have reported; nil where there are no reports.
-	traffic *traffic
+	traffic *traffic.Store
 	// set is what there is of other clusters; nil in tests.
 	set *set
 	// kinds are those that reviews are answered from; policies counts what has happened to those
@@ -118,10 +124,10 @@ type heard interface{ Heard() uint64 }
 // newReviews follows what reviews are answered from: what the policy controller hears of by asking
 // it, all else by informers. Ready fails before policies are computed.
 func newReviews(
-	ctx context.Context, in informers, cached, live client.Reader, policies heard, cluster string, ready func() error, clk clock.PassiveClock, proc *process,
+	ctx context.Context, in informers, cached, uncached client.Reader, policies heard, cluster string, ready func() error, clk clock.PassiveClock, proc *process,
 ) (*reviews, error) {
 	r := &reviews{
-		cached: cached, live: live, kinds: proc.reviewedKinds(), clouds: proc.clouds, cluster: cluster, ready: ready, clock: clk, work: reviewWork,
+		cached: cached, uncached: uncached, kinds: proc.reviewedKinds(), clouds: proc.clouds, cluster: cluster, ready: ready, clock: clk, work: reviewWork,
 		policies: policies, acls: map[scope]readACLs{},
 	}
 	pods, err := in.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
@@ -178,7 +184,7 @@ func (r *reviews) changes() uint64 { return r.policies.Heard() + r.others.Load()
 // Review implements apiserver.Reviews.
 func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apiserver.Sight) error {
 	if q, is := object.(*analysis.FlowQuery); is {
-		return r.traffic.query(ctx, q, sight)
+		return r.flows(ctx, q, sight)
 	}
 	if err := short(object); err != nil {
 		return err
@@ -186,10 +192,10 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	if err := r.ready(); err != nil {
 		return err
 	}
-	if q, is := object.(*analysis.FlowReview); is && r.set != nil && hub.Asks(&q.Spec) {
+	if q, is := object.(*analysis.FlowReview); is && r.set != nil && questions.Asks(&q.Spec) {
 		return r.asked(ctx, q, sight)
 	}
-	if q, is := object.(*analysis.ReachReview); is && r.set != nil && hub.AsksReach(&q.Spec) {
+	if q, is := object.(*analysis.ReachReview); is && r.set != nil && questions.AsksReach(&q.Spec) {
 		return r.askedReach(ctx, q, sight)
 	}
 	s, err := r.look(ctx)
@@ -201,7 +207,7 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	if !sight.All {
 		// When it was looked, hangs on what others ask and change. What is older than reviewAge is
 		// as it was then, and time itself is that of the question.
-		computation = s.computed.For(explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster})
+		computation = s.computed.For(redact.View{Namespace: sight.Namespace, Cluster: sight.Cluster})
 		computation.Objects.At = r.clock.Now()
 		world = func() *explain.World { return computation.World(false) }
 		told.AsOf, told.Unread = metav1.NewMicroTime(computation.Objects.At.Add(-reviewAge)), nil
@@ -212,6 +218,15 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	}
 	if wrong := (*review.WrongError)(nil); errors.As(err, &wrong) {
 		return wrongQuestion{wrong}
+	}
+	return err
+}
+
+// flows answers a question about connections that enforcers have reported.
+func (r *reviews) flows(ctx context.Context, q *analysis.FlowQuery, sight apiserver.Sight) error {
+	err := r.traffic.Query(ctx, q, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace})
+	if about := (*live.Problem)(nil); errors.As(err, &about) {
+		return wrongQuestion{err}
 	}
 	return err
 }
@@ -251,7 +266,7 @@ func (r *reviews) asked(ctx context.Context, q *analysis.FlowReview, sight apise
 	}
 	q.Status, err = r.set.hub.Flow(ctx, q.Spec)
 	q.Status.Seen = analysis.Seen{AsOf: metav1.NewMicroTime(r.clock.Now())}
-	if wrong := (*hub.WrongQuestion)(nil); errors.As(err, &wrong) {
+	if wrong := (*questions.WrongQuestion)(nil); errors.As(err, &wrong) {
 		return wrongQuestion{wrong}
 	}
 	return err
@@ -267,10 +282,29 @@ func (r *reviews) askedReach(ctx context.Context, q *analysis.ReachReview, sight
 	}
 	q.Status, err = r.set.hub.Reach(ctx, q.Spec)
 	q.Status.AsOf = metav1.NewMicroTime(r.clock.Now())
-	if wrong := (*hub.WrongQuestion)(nil); errors.As(err, &wrong) {
+	if wrong := (*questions.WrongQuestion)(nil); errors.As(err, &wrong) {
 		return wrongQuestion{wrong}
 	}
 	return err
+}
+
+// sides answers what the hub of a set asks for its map.
+func (r *reviews) sides(ctx context.Context, q *setmap.Question) (answer json.RawMessage, err error) {
+	if err := r.ready(); err != nil {
+		return nil, err
+	}
+	s, err := r.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = work.Within(func() error {
+		answer, err = review.Sides(s.everything().Within(work.New(r.work, ctx.Err)), q)
+		return err
+	})
+	if errors.Is(err, work.ErrTooMuch) {
+		err = fmt.Errorf("%w: narrow it with from and to, protocol and port", err)
+	}
+	return answer, err
 }
 
 // narrower says how to ask for less.
@@ -314,7 +348,7 @@ func (r *reviews) answer(
 		o.Status.Seen = told
 	case *analysis.EffectiveRules:
 		if o.Status, err = review.Rules(world(), o.Spec); err == nil && o.Spec.Since != nil {
-			err = r.traffic.decided(ctx, o, sight)
+			err = r.traffic.Decided(ctx, o, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace})
 		}
 		o.Status.Seen = told
 	default:
@@ -344,18 +378,18 @@ func (r *reviews) look(ctx context.Context) (*seen, error) {
 }
 
 // fresh reports whether answers may still be made from what was seen.
-func (s *seen) fresh(now time.Time, changes uint64, observed []explain.ObservedAccount) bool {
+func (s *seen) fresh(now time.Time, changes uint64, observed []input.Account) bool {
 	age := now.Sub(s.asOf)
 	return age < reviewAge || age < reviewMost && s.changes == changes && sameClouds(s.computed.Objects.Observed, observed)
 }
 
 // observed is what the inventory knows of the clouds, and of which regions nothing is known now.
-func (r *reviews) observed() (all []explain.ObservedAccount, unread []string) {
+func (r *reviews) observed() (all []input.Account, unread []string) {
 	if r.clouds == nil {
 		return nil, nil
 	}
 	for _, key := range r.clouds.Keys() {
-		a := explain.ObservedAccount{Key: key, VMs: r.clouds.Entities(key), Services: r.clouds.Services(key)}
+		a := input.Account{Key: key, VMs: r.clouds.Entities(key), Services: r.clouds.Services(key)}
 		for _, region := range r.clouds.Regions(key) {
 			snapshot, err := r.clouds.Latest(key, region)
 			if err != nil || snapshot == nil {
@@ -370,11 +404,11 @@ func (r *reviews) observed() (all []explain.ObservedAccount, unread []string) {
 	return all, unread
 }
 
-// networkACLs returns those of the accounts that a question is about, which are part of no
-// observation, and whose could not be read.
+// networkACLs returns the network ACLs of the accounts that a question is about, which are part of
+// no observation, and the accounts in which they could not be read.
 func (r *reviews) networkACLs(ctx context.Context, s *seen, accounts []string) (all []cloud.NetworkACL, unread []string) {
 	for _, a := range s.computed.Objects.Observed {
-		provider, _ := r.provider(a.Key)
+		provider, _ := r.Provider(a.Key)
 		reader, able := provider.(cloud.ACLReader)
 		if !able || !slices.Contains(accounts, a.Key) {
 			continue
@@ -390,14 +424,25 @@ func (r *reviews) networkACLs(ctx context.Context, s *seen, accounts []string) (
 	return all, unread
 }
 
-func (r *reviews) provider(account string) (cloud.Provider, bool) {
+// Judging implements flowlogs.Clouds.
+func (r *reviews) Judging(ctx context.Context, account string) (*explain.Computation, []cloud.NetworkACL, error) {
+	s, err := r.look(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	acls, _ := r.networkACLs(ctx, s, []string{account})
+	return s.computed.WithACLs(acls), acls, nil
+}
+
+// Provider implements flowlogs.Clouds.
+func (r *reviews) Provider(account string) (cloud.Provider, bool) {
 	if r.clouds == nil {
 		return nil, false
 	}
 	return r.clouds.Provider(account)
 }
 
-// networkACLsOf reads those of a region, at most once in aclAge.
+// networkACLsOf reads the network ACLs of a region, at most once in aclAge.
 func (r *reviews) networkACLsOf(ctx context.Context, reader cloud.ACLReader, at scope, of cloud.Scope) readACLs {
 	r.mu.Lock()
 	read, known := r.acls[at]
@@ -417,15 +462,15 @@ func (r *reviews) networkACLsOf(ctx context.Context, reader cloud.ACLReader, at 
 }
 
 // sameClouds reports whether nothing was read since. A snapshot is never changed once it is there.
-func sameClouds(a, b []explain.ObservedAccount) bool {
-	return slices.EqualFunc(a, b, func(a, b explain.ObservedAccount) bool {
+func sameClouds(a, b []input.Account) bool {
+	return slices.EqualFunc(a, b, func(a, b input.Account) bool {
 		return a.Key == b.Key && slices.Equal(a.Snapshots, b.Snapshots)
 	})
 }
 
 // objects are what there is. Most of them are those that informers hold, and must not be changed.
-func (r *reviews) objects(ctx context.Context) (*explain.Objects, error) {
-	out := &explain.Objects{At: r.clock.Now()}
+func (r *reviews) objects(ctx context.Context) (*input.Objects, error) {
+	out := &input.Objects{At: r.clock.Now()}
 	if r.set != nil {
 		out.Remote, out.OwnLabels = r.set.member.Elsewhere()
 	}
@@ -452,7 +497,7 @@ func (r *reviews) objects(ctx context.Context) (*explain.Objects, error) {
 func (r *reviews) listed(ctx context.Context, k kinds.Kind) ([]runtime.Object, error) {
 	reader, list := r.cached, k.NewList()
 	if k.Is(kinds.Optional) {
-		reader = r.live
+		reader = r.uncached
 	}
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {

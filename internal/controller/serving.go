@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/control"
 )
 
@@ -39,7 +39,7 @@ func cacheOptions(o Options) cache.Options {
 
 // certificate returns where to ask for the certificate of the computed API once it is served to
 // others; nil if it never is.
-func (proc *process) certificate() func() *apiserver.Certificate {
+func (proc *process) certificate() func() *serving.Certificate {
 	if proc.API == nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (proc *process) certificate() func() *apiserver.Certificate {
 // metricsOptions says how metrics are served: to everybody on this machine over HTTP if nobody else
 // reaches the address, else over TLS to those whom the cluster lets read them. cert is asked for
 // the certificate of the computed API; without one, the process makes one that nobody can verify.
-func metricsOptions(address string, cert func() *apiserver.Certificate) (metricsserver.Options, error) {
+func metricsOptions(address string, cert func() *serving.Certificate) (metricsserver.Options, error) {
 	out := metricsserver.Options{BindAddress: address}
 	if address == "" || address == "0" {
 		out.BindAddress = "0"
@@ -61,7 +61,8 @@ func metricsOptions(address string, cert func() *apiserver.Certificate) (metrics
 	}
 	out.SecureServing, out.FilterProvider = true, scrapersOnly
 	out.TLSOpts = []func(*tls.Config){func(c *tls.Config) {
-		// A scrape is one request; the many at a time of HTTP/2 serve nobody but an attacker.
+		// A scrape is one request; the many parallel requests of HTTP/2 would only serve an
+		// attacker.
 		c.NextProtos, c.MinVersion = []string{"http/1.1"}, tls.VersionTLS12
 		if cert != nil {
 			c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

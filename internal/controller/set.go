@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,7 +23,9 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/clusterset/counters"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
+	"github.com/nephele-io/nephele/internal/clusterset/hub/questions"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
+	"github.com/nephele-io/nephele/internal/clusterset/setmap"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/control"
 )
@@ -50,7 +53,7 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	}
 	s := &set{}
 	options := member.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Counted: s.counted, Flow: s.flow, Clock: clk, Random: rand.Float64,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Counted: s.counted, Answers: s, Clock: clk, Random: rand.Float64,
 		Log: proc.Log.WithName("member"), Namespace: APINamespace, Program: proc.Version, Epoch: proc.epoch, ClusterID: id,
 	}
 	if policies == nil {
@@ -83,18 +86,27 @@ type alwaysChanged struct{ calls atomic.Uint64 }
 // Heard implements heard.
 func (a *alwaysChanged) Heard() uint64 { return a.calls.Add(1) }
 
-// flow answers a question of the hub about this cluster, as for somebody who may see everything.
-func (s *set) flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
+// Flow implements member.Answers, as for somebody who may see everything.
+func (s *set) Flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
 	r := s.reviews.Load()
 	switch {
 	case r == nil:
 		return analysis.FlowReviewStatus{}, errors.New("nothing answers questions there")
-	case hub.Asks(&spec):
+	case questions.Asks(&spec):
 		return analysis.FlowReviewStatus{}, errors.New("a member answers for itself alone")
 	}
 	q := &analysis.FlowReview{Spec: spec}
 	err := r.Review(ctx, q, apiserver.Sight{All: true, Cluster: true, Namespace: func(string) bool { return true }})
 	return q.Status, err
+}
+
+// Sides implements member.Answers, as for somebody who may see everything.
+func (s *set) Sides(ctx context.Context, q *setmap.Question) (json.RawMessage, error) {
+	r := s.reviews.Load()
+	if r == nil {
+		return nil, errors.New("nothing answers questions there")
+	}
+	return r.sides(ctx, q)
 }
 
 // counted is what was counted for a copy of a policy of the hub.

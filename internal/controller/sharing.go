@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/registration"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
@@ -156,8 +156,8 @@ func newShares(ctx context.Context, cfg *rest.Config, mgr manager.Manager, l *le
 	return s, nil
 }
 
-// barred is a sharing.Options.Barred: while a process that does not share works on the cluster,
-// nobody shares. It is another version, or one that was started without --share-accounts.
+// barred is a sharing.Options.Barred: no replica shares while a process that does not share works
+// on the cluster, because it has another version or was started without --share-accounts.
 func (s *shares) barred(ctx context.Context, _ []string) (string, error) {
 	found, err := s.lease.lock.Client.Leases(s.lease.lock.LeaseMeta.Namespace).Get(ctx, s.lease.lock.LeaseMeta.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -276,17 +276,17 @@ func (s *shares) leader(cfg *rest.Config) (*rest.Config, error) {
 	if !ok {
 		return nil, fmt.Errorf("no replica leads that serves others: the lease is held by %q", holder)
 	}
-	bundle, err := s.kube.CoreV1().ConfigMaps(APINamespace).Get(ctx, apiserver.CAConfigMap, metav1.GetOptions{})
+	bundle, err := s.kube.CoreV1().ConfigMaps(APINamespace).Get(ctx, registration.CAConfigMap, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read the authority of the replica that leads: %w", err)
 	}
 	out := rest.CopyConfig(cfg)
 	out.Host, out.APIPath = "https://"+address, ""
-	out.Proxy, out.CAFile, out.CAData, out.ServerName, out.Insecure = nil, "", []byte(bundle.Data[apiserver.CAKey]), apiServerName, false
+	out.Proxy, out.CAFile, out.CAData, out.ServerName, out.Insecure = nil, "", []byte(bundle.Data[registration.CAKey]), apiServerName, false
 	return out, nil
 }
 
-// everywhere is a part that works in every replica, whoever leads.
+// everywhere is a part that works in every replica, not only in the leader.
 type everywhere struct{ manager.Runnable }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.

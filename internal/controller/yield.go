@@ -38,7 +38,7 @@ func (y *yields) apply(a *realize.Account) {
 	if y == nil || !y.there || a.Releasing {
 		return
 	}
-	// The cache answers at once. Where there is no Membership nobody has said anything.
+	// The cache answers at once. Without a Membership nothing is claimed.
 	var membership setv1alpha1.Membership
 	if y.Get(context.Background(), client.ObjectKey{Name: setv1alpha1.MembershipName}, &membership) != nil || len(membership.Status.TakenAccounts) == 0 {
 		return

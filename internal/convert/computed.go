@@ -24,9 +24,8 @@ func Delta(d *policy.Delta) watchstore.Changes {
 
 func groupChanges(role policy.GroupRole, list []policy.GroupDelta) []watchstore.GroupChange {
 	var out []watchstore.GroupChange
-	change := groupChange(role, nil)
 	for i := range list {
-		out = append(out, change(&list[i]))
+		out = append(out, groupChange(role, &list[i], nil))
 	}
 	return out
 }
@@ -48,6 +47,9 @@ const partSize = 1000
 type Parts struct {
 	groups   []watchstore.GroupChange
 	policies []watchstore.PolicyChange
+	// changes are what all is to go through; each is all.
+	changes *policy.Changes
+	each    iter.Seq[watchstore.Changes]
 }
 
 // memberRoom is where the members of many groups are listed side by side; nil lists each by itself.
@@ -74,52 +76,80 @@ func (r *memberRoom) list(n int) []watchstore.Member {
 	return out
 }
 
-// Of returns the parts of what a Commit changed.
+// Of returns the parts of what a Commit changed, to be gone through once.
 func (p *Parts) Of(c *policy.Changes) iter.Seq[watchstore.Changes] {
-	return func(yield func(watchstore.Changes) bool) {
-		var room *memberRoom
-		if _, addressGroups, appliedToGroups, _ := c.Size(); addressGroups+appliedToGroups >= manyGroups {
-			room = &memberRoom{}
-		}
-		_ = parts(&p.groups, c.Groups(policy.AddressGroup), groupChange(policy.AddressGroup, room), func(part []watchstore.GroupChange) bool {
-			return yield(watchstore.Changes{AddressGroups: part})
-		}) && parts(&p.groups, c.Groups(policy.AppliedToGroup), groupChange(policy.AppliedToGroup, room), func(part []watchstore.GroupChange) bool {
-			return yield(watchstore.Changes{AppliedToGroups: part})
-		}) && parts(&p.policies, c.Policies(), policyChange, func(part []watchstore.PolicyChange) bool {
-			return yield(watchstore.Changes{Policies: part})
-		})
+	if p.each == nil {
+		p.each = p.all
 	}
+	p.changes = c
+	return p.each
 }
 
-// keptPart is the number of changes for which memory is kept.
-const keptPart = 64
-
-// parts converts one by one and yields in parts, which it lists in scratch; false means that no
-// more is wanted.
-func parts[From, To any](scratch *[]To, from iter.Seq[*From], convert func(*From) To, yield func([]To) bool) bool {
-	part := (*scratch)[:0]
-	*scratch = nil // a caller that panics does not give it back
-	for x := range from {
-		part = append(part, convert(x))
-		if len(part) == partSize {
-			if !yield(part) {
-				return false
+func (p *Parts) all(yield func(watchstore.Changes) bool) {
+	c := p.changes
+	p.changes = nil
+	var room *memberRoom
+	if _, addressGroups, appliedToGroups, _ := c.Size(); addressGroups+appliedToGroups >= manyGroups {
+		room = &memberRoom{}
+	}
+	// A caller that panics gives no list back.
+	for _, role := range []policy.GroupRole{policy.AddressGroup, policy.AppliedToGroup} {
+		part := p.groups[:0]
+		p.groups = nil
+		for g := range c.Groups(role) {
+			if part = append(part, groupChange(role, g, room)); len(part) == partSize {
+				if !yield(groupsOf(role, part)) {
+					return
+				}
+				clear(part)
+				part = part[:0]
+			}
+		}
+		if len(part) > 0 && !yield(groupsOf(role, part)) {
+			return
+		}
+		p.groups = kept(part)
+	}
+	part := p.policies[:0]
+	p.policies = nil
+	for x := range c.Policies() {
+		if part = append(part, policyChange(x)); len(part) == partSize {
+			if !yield(watchstore.Changes{Policies: part}) {
+				return
 			}
 			clear(part)
 			part = part[:0]
 		}
 	}
-	more := len(part) == 0 || yield(part)
-	if clear(part); cap(part) <= keptPart {
-		*scratch = part
+	if len(part) > 0 && !yield(watchstore.Changes{Policies: part}) {
+		return
 	}
-	return more
+	p.policies = kept(part)
+}
+
+func groupsOf(role policy.GroupRole, part []watchstore.GroupChange) watchstore.Changes {
+	if role == policy.AddressGroup {
+		return watchstore.Changes{AddressGroups: part}
+	}
+	return watchstore.Changes{AppliedToGroups: part}
+}
+
+// keptPart is the number of changes for which memory is kept.
+const keptPart = 64
+
+// kept is the memory of a part for the next one; nil if it is too large.
+func kept[T any](part []T) []T {
+	clear(part)
+	if cap(part) > keptPart {
+		return nil
+	}
+	return part[:0]
 }
 
 func policyChange(p *policy.PolicyDelta) watchstore.PolicyChange {
 	return watchstore.PolicyChange{
 		Name: p.Policy.Source.UID, Source: (*computed)(p.Policy), Removed: p.Change == policy.Removed,
-		SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved,
+		SpanAdded: p.SpanAdded, SpanRemoved: p.SpanRemoved, SpanNumber: p.SpanNumber,
 	}
 }
 
@@ -127,8 +157,8 @@ func policyChange(p *policy.PolicyDelta) watchstore.PolicyChange {
 type computed policy.ComputedPolicy
 
 // Identity implements watchstore.PolicySource.
-func (c *computed) Identity() *v1beta2.NetworkPolicy {
-	return identity((*policy.ComputedPolicy)(c), &watchstore.PolicyRoom{})
+func (c *computed) Identity(room *watchstore.PolicyRoom) *v1beta2.NetworkPolicy {
+	return identity((*policy.ComputedPolicy)(c), room)
 }
 
 // NetworkPolicy implements watchstore.PolicySource.
@@ -136,17 +166,15 @@ func (c *computed) NetworkPolicy(room *watchstore.PolicyRoom) *v1beta2.NetworkPo
 	return policyIn(room, (*policy.ComputedPolicy)(c))
 }
 
-// groupChange returns what converts changes of groups of a role, with members in a room.
-func groupChange(role policy.GroupRole, room *memberRoom) func(*policy.GroupDelta) watchstore.GroupChange {
+// groupChange converts a change of a group of a role, with members in a room.
+func groupChange(role policy.GroupRole, g *policy.GroupDelta, room *memberRoom) watchstore.GroupChange {
 	members := peers
 	if role == policy.AppliedToGroup {
 		members = applied
 	}
-	return func(g *policy.GroupDelta) watchstore.GroupChange {
-		return watchstore.GroupChange{
-			Name: g.Name, UID: types.UID(g.UID), Deleted: g.Change == policy.Removed,
-			Added: members(g.Added, room), Removed: members(g.Removed, room), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
-		}
+	return watchstore.GroupChange{
+		Name: g.Name, UID: types.UID(g.UID), Deleted: g.Change == policy.Removed,
+		Added: members(g.Added, room), Removed: members(g.Removed, room), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved, SpanNumber: g.SpanNumber,
 	}
 }
 
@@ -300,9 +328,10 @@ func policyIn(room *watchstore.PolicyRoom, p *policy.ComputedPolicy) *v1beta2.Ne
 		out.Rules = rules
 		return out
 	}
-	room.Rules = slices.Grow(room.Rules[:0], len(p.Rules))
+	room.Rules = slices.Grow(room.Rules[:0], len(p.Rules))[:len(p.Rules)]
+	clear(room.Rules)
 	for i := range p.Rules {
-		room.Rules = append(room.Rules, computedRule(&p.Rules[i]))
+		fillRule(&room.Rules[i], &p.Rules[i])
 	}
 	out.Rules = room.Rules
 	return out
@@ -341,15 +370,14 @@ func isDenial(r *policy.ComputedRule) bool {
 		len(r.Services)+len(r.AppliedToGroups)+len(r.L7Protocols) == 0 && r.Name == "" && r.LogLabel == ""
 }
 
-func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {
-	out := v1beta2.NetworkPolicyRule{
-		Direction: v1beta2.Direction(r.Direction), Priority: r.Priority,
-		EnableLogging: r.EnableLogging, AppliedToGroups: r.AppliedToGroups, Name: r.Name, LogLabel: r.LogLabel,
-	}
+// fillRule writes a rule into a zero one: it is large, and copying it would take longer.
+func fillRule(out *v1beta2.NetworkPolicyRule, r *policy.ComputedRule) {
+	out.Direction, out.Priority, out.EnableLogging = v1beta2.Direction(r.Direction), r.Priority, r.EnableLogging
+	out.AppliedToGroups, out.Name, out.LogLabel = r.AppliedToGroups, r.Name, r.LogLabel
 	if r.Direction == policy.Ingress {
-		out.From = computedPeer(r)
+		fillPeer(&out.From, r)
 	} else {
-		out.To = computedPeer(r)
+		fillPeer(&out.To, r)
 	}
 	if r.Action != "" {
 		out.Action = (*v1beta2.RuleAction)(&r.Action) // neither is ever modified
@@ -367,11 +395,10 @@ func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {
 		}
 		out.L7Protocols = append(out.L7Protocols, x)
 	}
-	return out
 }
 
-func computedPeer(p *policy.ComputedRule) v1beta2.NetworkPolicyPeer {
-	out := v1beta2.NetworkPolicyPeer{AddressGroups: p.AddressGroups, FQDNs: p.FQDNs}
+func fillPeer(out *v1beta2.NetworkPolicyPeer, p *policy.ComputedRule) {
+	out.AddressGroups, out.FQDNs = p.AddressGroups, p.FQDNs
 	for _, b := range p.IPBlocks {
 		block := v1beta2.IPBlock{CIDR: prefix(b.CIDR)}
 		for _, e := range b.Except {
@@ -382,7 +409,6 @@ func computedPeer(p *policy.ComputedRule) v1beta2.NetworkPolicyPeer {
 	for _, s := range p.ToServices {
 		out.ToServices = append(out.ToServices, v1beta2.ServiceReference{Name: s.Name, Namespace: s.Namespace})
 	}
-	return out
 }
 
 func computedService(s *policy.ServiceMatch) v1beta2.Service {

@@ -21,7 +21,7 @@ func TestPartsAreTheDelta(t *testing.T) {
 		e := policy.New(policy.Options{})
 		for i := range 700 {
 			e.PutEntity(policy.Entity{
-				EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: fmt.Sprint("p", i)}, Host: "h",
+				EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: fmt.Sprint("p", i)}, Host: fmt.Sprint("h", i%3),
 				Labels: map[string]string{"odd": fmt.Sprint(i % 2), "id": fmt.Sprint(i)}, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})},
 			})
 		}
@@ -43,6 +43,28 @@ func TestPartsAreTheDelta(t *testing.T) {
 		parts.AddressGroups = append(parts.AddressGroups, c.AddressGroups...)
 		parts.AppliedToGroups = append(parts.AppliedToGroups, c.AppliedToGroups...)
 		parts.Policies = append(parts.Policies, c.Policies...)
+	}
+	numbers := map[uint32]string{}
+	number := func(of *uint32, span []string) {
+		text := fmt.Sprint(span)
+		if known, is := numbers[*of]; is && known != text {
+			t.Errorf("the spans %s and %s have the number %d", known, text, *of)
+		}
+		if *of != 0 {
+			numbers[*of], *of = text, 0
+		}
+	}
+	for i := range parts.AddressGroups {
+		number(&parts.AddressGroups[i].SpanNumber, parts.AddressGroups[i].SpanAdded)
+	}
+	for i := range parts.AppliedToGroups {
+		number(&parts.AppliedToGroups[i].SpanNumber, parts.AppliedToGroups[i].SpanAdded)
+	}
+	for i := range parts.Policies {
+		number(&parts.Policies[i].SpanNumber, parts.Policies[i].SpanAdded)
+	}
+	if len(numbers) < 2 {
+		t.Errorf("%d spans have numbers", len(numbers))
 	}
 	for _, g := range parts.AppliedToGroups { // what is new is in no order
 		slices.SortFunc(g.Added, func(a, b watchstore.Member) int {
@@ -110,7 +132,7 @@ func TestDenyAllIsShared(t *testing.T) {
 			got, again := ComputedPolicy(p).Rules, ComputedPolicy(p).Rules
 			var want []v1beta2.NetworkPolicyRule
 			for i := range c.rules {
-				want = append(want, computedRule(&c.rules[i]))
+				want = append(want, ruleOf(&c.rules[i]))
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
@@ -159,5 +181,10 @@ func partsOf(m watchstore.Member) []any {
 	for i := range addresses {
 		out = append(out, m.Address(i))
 	}
+	return out
+}
+
+func ruleOf(r *policy.ComputedRule) (out v1beta2.NetworkPolicyRule) {
+	fillRule(&out, r)
 	return out
 }

@@ -65,7 +65,7 @@ func FuzzUpstream(f *testing.F) {
 // convertible converts a computed rule for the wire.
 func convertible(t *testing.T, r policy.ComputedRule) {
 	t.Helper()
-	if out := computedRule(&r); string(out.Direction) != string(r.Direction) {
+	if out := ruleOf(&r); string(out.Direction) != string(r.Direction) {
 		t.Errorf("direction %s became %s", r.Direction, out.Direction)
 	}
 }

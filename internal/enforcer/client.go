@@ -86,7 +86,7 @@ func (c *Client) rest() (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// Watch implements Source. An empty key stands for everything.
+// Watch implements Source. An empty key represents everything.
 func (c *Client) Watch(ctx context.Context, r Resource, key string) (Stream, error) {
 	client, err := c.rest()
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// ledger notes what a server was told, so that it need not be told again. Servers may lose that,
-// and drop reports on policies that they have moved on from; both shows in the watch of policies,
-// and what it shows is forgotten here.
+// ledger notes what was reported to a server, so that it need not be told again. Servers may lose
+// that, and drop reports on policies that they have moved on from; both shows in the watch of
+// policies, and what it shows is forgotten here.
 type ledger struct {
 	mu   sync.Mutex
 	keys map[string]*page
 }
 
-// page is what was told in the name of one key.
+// page is what was reported in the name of one key.
 type page struct {
 	// turn counts what was forgotten: a report that was under way meanwhile is not noted.
 	turn     uint64
@@ -42,7 +42,7 @@ func (l *ledger) forget(key string) {
 	clear(p.policies)
 }
 
-// forgetPolicy drops what was told about one policy.
+// forgetPolicy drops what was reported about one policy.
 func (l *ledger) forgetPolicy(key, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,8 +51,8 @@ func (l *ledger) forgetPolicy(key, name string) {
 	delete(p.policies, name)
 }
 
-// check reports whether the status was told already. If not, the returned function notes that it is
-// now.
+// check reports whether the status was reported already. If not, the returned function notes that
+// it is now.
 func (l *ledger) check(s *v1beta2.NetworkPolicyStatus) (known bool, note func()) {
 	if len(s.Nodes) != 1 {
 		return false, func() {}

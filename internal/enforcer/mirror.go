@@ -20,7 +20,7 @@ type Follower struct {
 	Source Source
 	Clock  clock.Clock
 	// Random returns a number of [0, 1), by which watches are begun later than they could be, so
-	// that the enforcers that lose a server together do not come back together. Nil stands for 0.
+	// that the enforcers that lose a server together do not come back together. Nil represents 0.
 	Random func() float64
 	// Interval is the least time between two watches of one kind; 0 means DefaultInterval.
 	Interval time.Duration
@@ -34,8 +34,8 @@ type Follower struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 	Log     logr.Logger
-	// Told, if set, is told of every mirror when its Run begins, and when it has ended. It must not
-	// block.
+	// Told, if set, is informed of every mirror when its Run begins, and when it has ended. It must
+	// not block.
 	Told func(m *Mirror, running bool)
 }
 

@@ -147,7 +147,7 @@ func (r *Reporter) post(ctx context.Context) error {
 	return failed
 }
 
-// worst returns the first failure, unless a later one shows that nobody is there.
+// worst returns the first failure, unless a later one shows that no one is there.
 func worst(first, next error) error {
 	if first == nil || unreachable(next) {
 		return next

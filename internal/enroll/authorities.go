@@ -16,16 +16,16 @@ import (
 )
 
 // Several authorities are believed at a time, so that another one can take the place of the first
-// without any host that has to enroll anew. A new one is told to every host that renews its
+// without any host that has to enroll anew. A new one is reported to every host that renews its
 // certificate, and signs these from some minutes on, when every replica knows it. The server goes
 // on proving itself by the one before until every host that has a certificate has renewed it: as
-// long as such a certificate lasts. After twice that time nobody has a certificate of the one
+// long as such a certificate lasts. After twice that time no one has a certificate of the one
 // before, and it is not believed any more.
 const (
 	// settles is how long every replica takes, at most, to know of a new authority.
 	settles = 5 * time.Minute
-	// Beside is how long a new authority is told to hosts before the server proves itself by it: as
-	// long as a certificate lasts that a replica has given which did not know of it yet.
+	// Beside is how long a new authority is reported to hosts before the server proves itself by
+	// it: as long as a certificate lasts that a replica has given which did not know of it yet.
 	Beside = CertificateLife + settles
 	// outlives is how long a former authority is believed after another one has come.
 	outlives = 2 * CertificateLife
@@ -65,7 +65,7 @@ func Authorities() vault.Place {
 
 var errNoKey = errors.New("want a certificate and a key in PEM")
 
-// NextAuthorities is a list with a new authority, without those that nobody believes any more.
+// NextAuthorities is a list with a new authority, without those that no one believes any more.
 func NextAuthorities(r keyring.Ring, made keyring.Key, now time.Time) (keyring.Ring, error) {
 	return r[:believedOf(r, now)].Rotated(made)
 }
@@ -87,7 +87,7 @@ func BelievedUntil(r keyring.Ring, i int) time.Time {
 	return r[i-1].Since.Add(outlives)
 }
 
-// authorities are those of a list, the current one first.
+// authorities are the authorities of a list, the current one first.
 type authorities struct {
 	ring keyring.Ring
 	all  []*Authority
@@ -150,7 +150,7 @@ func (a authorities) bundle(now time.Time) []byte {
 }
 
 // verify returns what a certificate of a host says. ours tells that one of these authorities claims
-// to have signed it, so that nobody else needs to look at it.
+// to have signed it, so that no one else needs to look at it.
 func (a authorities) verify(cert *x509.Certificate, now time.Time) (id credential.Identity, ours bool, err error) {
 	roots := x509.NewCertPool()
 	for _, one := range a.all[:believedOf(a.ring, now)] {

@@ -41,8 +41,8 @@ const authorityCert, authorityKey = "tls.crt", "tls.key"
 // Strangers may make the desk ask the API server this often: for a token that was made a moment
 // ago, which the cache does not have yet.
 const (
-	strangersPerSecond = 5
-	strangersAtOnce    = 20
+	unknownCallersPerSecond = 5
+	unknownCallersAtOnce    = 20
 )
 
 // ErrRefused is wrapped by errors that tell a host that what it shows does not count.
@@ -62,7 +62,7 @@ type DeskOptions struct {
 	Client client.Client
 	Live   client.Reader
 	// Machines returns what is known of the virtual machines of a CloudProviderAccount. Without it
-	// nobody enrolls by a signature of a cloud.
+	// no one enrolls by a signature of a cloud.
 	Machines func(ctx context.Context, account types.NamespacedName) ([]cloudv1.VirtualMachine, error)
 	// Namespace is that of the Secret.
 	Namespace string
@@ -73,18 +73,18 @@ type DeskOptions struct {
 // reread is how often the authorities are read again: somebody may have made another one.
 const reread = time.Minute
 
-// Desk gives certificates to hosts, and says whom certificates are of.
+// Desk gives certificates to hosts, and says which certificates are of.
 type Desk struct {
-	o         DeskOptions
-	strangers *rate.Limiter
-	signed    *rate.Limiter
+	o              DeskOptions
+	unknownCallers *rate.Limiter
+	signed         *rate.Limiter
 
 	mu sync.Mutex
 	// trust are the authorities, and served is the certificate of the server.
 	trust  authorities
 	served served
 	// guests are the long requests of hosts that are being answered. sendAgain ends all of them
-	// once more: they were let in, perhaps, just before belief in an authority ended.
+	// once more: they were let in, perhaps, just before trust in an authority ended.
 	guests    map[credential.Host]map[*guest]bool
 	sendAgain bool
 }
@@ -105,7 +105,7 @@ type served struct {
 // OpenDesk reads the authorities from their Secret, and makes one if there is none.
 func OpenDesk(ctx context.Context, o DeskOptions) (*Desk, error) {
 	d := &Desk{
-		o: o, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), signed: rate.NewLimiter(signaturesPerSecond, signaturesAtOnce),
+		o: o, unknownCallers: rate.NewLimiter(unknownCallersPerSecond, unknownCallersAtOnce), signed: rate.NewLimiter(signaturesPerSecond, signaturesAtOnce),
 		guests: map[credential.Host]map[*guest]bool{},
 	}
 	ring, _, made, err := Authorities().Load(ctx, o.Client, o.Namespace, rand.Reader, o.Clock.Now())
@@ -230,7 +230,7 @@ func (d *Desk) FollowClusters(ctx context.Context, informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }) error {
 	err := d.follow(ctx, informers, &setv1alpha1.Cluster{})
-	if meta.IsNoMatchError(err) { // then nobody can be one
+	if meta.IsNoMatchError(err) { // then no one can be one
 		return nil
 	}
 	return err
@@ -242,12 +242,12 @@ func (d *Desk) follow(ctx context.Context, informers interface {
 	informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			UpdateFunc: func(_, o any) { d.heard(o, false) },
+			UpdateFunc: func(_, o any) { d.received(o, false) },
 			DeleteFunc: func(o any) {
 				if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 					o = last.Obj
 				}
-				d.heard(o, true)
+				d.received(o, true)
 			},
 		})
 	}
@@ -257,7 +257,7 @@ func (d *Desk) follow(ctx context.Context, informers interface {
 	return nil
 }
 
-func (d *Desk) heard(o any, gone bool) {
+func (d *Desk) received(o any, gone bool) {
 	n, ok := o.(client.Object)
 	switch {
 	case !ok:
@@ -268,7 +268,7 @@ func (d *Desk) heard(o any, gone bool) {
 	}
 }
 
-// objectOf is an empty object of the kind that stands for a host.
+// objectOf is an empty object of the kind that represents a host.
 func objectOf(h credential.Host) client.Object {
 	if h.IsCluster() {
 		return &setv1alpha1.Cluster{}
@@ -276,7 +276,7 @@ func objectOf(h credential.Host) client.Object {
 	return &v1alpha1.ExternalNode{}
 }
 
-// hostOf is whom an ExternalNode or a Cluster stands for.
+// hostOf is the entity that an ExternalNode or a Cluster represents.
 func hostOf(o client.Object) credential.Host {
 	return credential.Host{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
@@ -318,7 +318,7 @@ func (d *Desk) Known(ctx context.Context, id credential.Identity) error {
 	return counts(id, node)
 }
 
-// Identify says whom a certificate is of. ours is false for those that somebody else has signed;
+// Identify says which a certificate is of. ours is false for those that somebody else has signed;
 // then there is no error.
 func (d *Desk) Identify(ctx context.Context, cert *x509.Certificate) (id credential.Identity, ours bool, err error) {
 	known, now := d.now()
@@ -404,7 +404,7 @@ func (d *Desk) Redeem(ctx context.Context, asked credential.Asked, from netip.Ad
 		return credential.Papers{}, err
 	}
 	d.o.Log.Info("A host has enrolled", "host", p.host.String(), "by", p.kind, "from", from.String())
-	return d.papers(by, id, []byte(asked.Request), now)
+	return d.credentials(by, id, []byte(asked.Request), now)
 }
 
 // Renew gives a host with a certificate that counts its next one.
@@ -417,7 +417,7 @@ func (d *Desk) Renew(ctx context.Context, id credential.Identity, request []byte
 	}
 	now := d.o.Clock.Now()
 	by := d.signer(now)
-	// Written down before it is given: as long as it lasts nobody else enrolls by a signature.
+	// Written down before it is given: as long as it lasts no one else enrolls by a signature.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		node := objectOf(id.Host)
 		if err := d.o.Live.Get(ctx, keyOf(id.Host), node); err != nil {
@@ -431,7 +431,7 @@ func (d *Desk) Renew(ctx context.Context, id credential.Identity, request []byte
 	if err != nil {
 		return credential.Papers{}, err
 	}
-	return d.papers(by, id, request, now)
+	return d.credentials(by, id, request, now)
 }
 
 // signer is the authority that signs certificates of hosts, and its ID.
@@ -451,7 +451,7 @@ func (s signer) noted(now time.Time) map[string]any {
 	return map[string]any{AnnotationEnds: s.until(now, CertificateLife).UTC().Format(time.RFC3339), AnnotationAuthority: s.id}
 }
 
-func (d *Desk) papers(by signer, id credential.Identity, request []byte, now time.Time) (credential.Papers, error) {
+func (d *Desk) credentials(by signer, id credential.Identity, request []byte, now time.Time) (credential.Papers, error) {
 	cert, err := by.certify(id, request, now)
 	return credential.Papers{Certificate: string(cert), Authority: string(d.Bundle())}, err
 }

@@ -399,14 +399,14 @@ func TestRequestsEndWithTheirCertificate(t *testing.T) {
 	defer leave()
 	others, leaveOthers := o.desk.Stay(t.Context(), ids[db])
 	defer leaveOthers()
-	o.desk.heard(o.node(web), false) // something else about it has changed
+	o.desk.received(o.node(web), false) // something else about it has changed
 	if mine.Err() != nil {
 		t.Error("it ends without a reason")
 	}
 	if err := Revoke(t.Context(), o.client, web); err != nil {
 		t.Fatal(err)
 	}
-	o.desk.heard(o.node(web), false)
+	o.desk.received(o.node(web), false)
 	if mine.Err() == nil || others.Err() != nil {
 		t.Errorf("revoked: %v, of the other host: %v", mine.Err(), others.Err())
 	}
@@ -427,7 +427,7 @@ func TestRequestsEndWithTheirCertificate(t *testing.T) {
 func TestStrangersDoNotLoadTheServer(t *testing.T) {
 	o := newOffice(t)
 	refused, sentAway := 0, 0
-	for range 10 * strangersAtOnce {
+	for range 10 * unknownCallersAtOnce {
 		_, err := o.redeem(web, "guess", o.key().Request)
 		switch {
 		case errors.Is(err, ErrRefused):
@@ -436,7 +436,7 @@ func TestStrangersDoNotLoadTheServer(t *testing.T) {
 			sentAway++
 		}
 	}
-	if sentAway == 0 || refused+sentAway != 10*strangersAtOnce {
+	if sentAway == 0 || refused+sentAway != 10*unknownCallersAtOnce {
 		t.Errorf("%d refused, %d sent away", refused, sentAway)
 	}
 	// Who has a token that the cache knows is not kept out by them.

@@ -1,16 +1,38 @@
 // Package enroll gives hosts with an agent an identity of their own, and takes it back.
 //
-// There are two kinds. With the server of computed policies itself a host proves itself by a client
+// There are two kinds. To the server of computed policies a host proves itself by a client
 // certificate of a few days, which it renews: Invite makes a token that can be used once, for one
-// ExternalNode; Join uses it, on the host; a Desk, in the server, signs. What a certificate counts
-// for is looked up with every request, so that it ends with the ExternalNode. Who has one needs no
+// ExternalNode; Join uses it, on the host; a Desk, in the server, signs. Every request looks up
+// whether the certificate still counts, so it ends with the ExternalNode. Such a host needs no
 // account of the cluster.
 //
-// For those who reach kube-apiserver only, a host is a ServiceAccount in the Namespace of its
-// ExternalNode. It may do what an agent must, for the key of this one host: receive what is
-// computed for it, report, tell about itself, and renew its own token. It may nothing of another
-// host, and nothing else of the cluster. Its first token is short-lived; the agent renews it long
-// before it ends. Revoke removes the account, and with it every token ends at once.
+// A host that reaches only kube-apiserver is a ServiceAccount in the Namespace of its ExternalNode.
+// It may do what an agent must, for the key of this one host: receive what is computed for it,
+// report, write its AntreaAgentInfo, and renew its own token. It has no right about another host,
+// and no other right in the cluster. Its first token is short-lived; the agent renews it long
+// before it ends. Revoke removes the account, which ends every token at once.
+//
+// # Why hosts have certificates of our own
+//
+// A host needs a short-lived, revocable identity. A ServiceAccount needs kube-apiserver and objects
+// of RBAC, and a stolen copy works. Certificates of the cluster are not revocable, and make hosts
+// users of kube-apiserver. So the server of computed policies signs for hosts, with an authority of
+// its own (Secret nephele-host-authority) that kube-apiserver does not know:
+//
+//   - A token is for one ExternalNode, once. An annotation holds its hash and end; the token names
+//     the authority by its hash. A token that was seen works until it is used.
+//   - Each request checks uid and enrolment of the ExternalNode. A certificate lasts seven days,
+//     and ends with the object, its revocation or a new enrolment.
+//   - A token of an account is for its VMs, each once, with what the cloud signs about the VM:
+//     account, region, address, age and source must fit, and the VM must be handed to its agent. On
+//     Azure the nonce of the attested document binds it to this key. A faster thief in the VM
+//     becomes the host until it is revoked. A signed sts:GetCallerIdentity would name a role, which
+//     many VMs have; managed identities have no nonce; certificates of clouds in the program would
+//     grow old.
+//   - Rights are fixed: the objects of its own key, reports and counts, its own AntreaAgentInfo.
+//
+// A writer of an ExternalNode decides which host it is. Without any former authority all hosts
+// enroll again; what they enforce stays.
 //
 // Concurrency: functions keep nothing, and a Desk guards itself: all may be called from anywhere.
 package enroll

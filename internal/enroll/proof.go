@@ -49,14 +49,14 @@ func (d *Desk) byToken(ctx context.Context, asked credential.Asked, _ netip.Addr
 	return proof{"token", h, func(o client.Object) error { return refused(invited(o, asked.Secret, now)) }, refused(errNotInvited)}, nil
 }
 
-// known fails if somebody shows too often what the cache does not know as a token of the object.
-// It may have been made a moment ago, or it is nobody's. Only so many may make us find out.
+// known fails if somebody shows too often what the cache does not know as a token of the object. It
+// may have been made a moment ago, or it is no one's. Only so many may make us find out.
 func (d *Desk) known(ctx context.Context, key credential.Host, into client.Object, secret string, now time.Time) error {
 	err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, into)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	if (err != nil || invited(into, secret, now) != nil) && !d.strangers.Allow() {
+	if (err != nil || invited(into, secret, now) != nil) && !d.unknownCallers.Allow() {
 		return apierrors.NewTooManyRequests("too many tokens that are not valid; try again", 1)
 	}
 	return nil
@@ -100,17 +100,17 @@ func (d *Desk) bySignature(ctx context.Context, asked credential.Asked, from net
 	if account.Status.CloudAccountID == "" {
 		return proof{}, notYet("the account %s has not been read yet", key)
 	}
-	told, err := believed(&account, asked, now)
+	reported, err := believed(&account, asked, now)
 	if apierrors.IsServiceUnavailable(err) {
 		return proof{}, err
 	} else if err != nil {
 		return proof{}, refused(err)
 	}
-	vm, err := d.machine(ctx, &account, told)
+	vm, err := d.machine(ctx, &account, reported)
 	if err != nil {
 		return proof{}, err
 	}
-	if err := errors.Join(young(&account, vm, told, now), asks(&account, vm, told, from)); err != nil {
+	if err := errors.Join(young(&account, vm, reported, now), asks(&account, vm, reported, from)); err != nil {
 		return proof{}, refused(err)
 	}
 	h := credential.Host{Namespace: vm.Namespace, Name: cloudv1.EntityNamePrefix + vm.Name}
@@ -118,9 +118,9 @@ func (d *Desk) bySignature(ctx context.Context, asked credential.Asked, from net
 		notYet("there is no ExternalNode %s yet", h)}, nil
 }
 
-// told is what a cloud has signed about a virtual machine: which it is, and perhaps where and since
-// when.
-type told struct {
+// reported is what a cloud has signed about a virtual machine: which it is, and perhaps where and
+// since when.
+type reported struct {
 	is     func(*cloudv1.VirtualMachine) bool
 	name   string
 	region string
@@ -130,14 +130,14 @@ type told struct {
 }
 
 // believed returns what the cloud has signed about a machine, if that is of the account.
-func believed(account *cloudv1.CloudProviderAccount, asked credential.Asked, now time.Time) (told, error) {
+func believed(account *cloudv1.CloudProviderAccount, asked credential.Asked, now time.Time) (reported, error) {
 	terms := account.Spec.HostIdentity
 	if terms == nil {
-		return told{}, errors.New("the account takes no identities: it has no spec.hostIdentity")
+		return reported{}, errors.New("the account takes no identities: it has no spec.hostIdentity")
 	}
 	certificates, err := identity.ParseCertificates(terms.Certificates)
 	if err != nil {
-		return told{}, fmt.Errorf("spec.hostIdentity.certificates of the account: %w", err)
+		return reported{}, fmt.Errorf("spec.hostIdentity.certificates of the account: %w", err)
 	}
 	switch {
 	case account.Spec.AWSConfig != nil:
@@ -145,44 +145,44 @@ func believed(account *cloudv1.CloudProviderAccount, asked credential.Asked, now
 	case account.Spec.AzureConfig != nil:
 		return byAzure(account, asked, certificates, now)
 	}
-	return told{}, errors.New("the account takes no identities: it is of no cloud with which this can be done")
+	return reported{}, errors.New("the account takes no identities: it is of no cloud with which this can be done")
 }
 
 var errElsewhere = errors.New("the virtual machine belongs to another account of the cloud")
 
-func byAWS(id string, signed identity.Proof, certificates []*x509.Certificate, now time.Time) (told, error) {
+func byAWS(id string, signed identity.Proof, certificates []*x509.Certificate, now time.Time) (reported, error) {
 	i, err := identity.AWS(signed, certificates, now)
 	if err != nil {
-		return told{}, err
+		return reported{}, err
 	}
 	if i.Account != id {
-		return told{}, errElsewhere
+		return reported{}, errElsewhere
 	}
 	is := func(vm *cloudv1.VirtualMachine) bool { return vm.Status.CloudId == i.ID }
-	return told{is, i.ID, i.Region, i.Address, i.Launched}, nil
+	return reported{is, i.ID, i.Region, i.Address, i.Launched}, nil
 }
 
 // attestedFor is how long what Azure has attested counts. Azure itself gives it six hours, and may
 // tell for a while what it has told before.
 const attestedFor = 15 * time.Minute
 
-func byAzure(account *cloudv1.CloudProviderAccount, asked credential.Asked, authorities []*x509.Certificate, now time.Time) (told, error) {
+func byAzure(account *cloudv1.CloudProviderAccount, asked credential.Asked, authorities []*x509.Certificate, now time.Time) (reported, error) {
 	a, err := identity.Azure(asked.Signed.Attested, metadataName(account.Spec.AzureConfig.Cloud), authorities, now)
 	if err != nil {
-		return told{}, err
+		return reported{}, err
 	}
 	age := now.Sub(a.Created)
 	switch {
 	case !strings.EqualFold(a.Subscription, account.Status.CloudAccountID):
-		return told{}, errElsewhere
+		return reported{}, errElsewhere
 	case age > attestedFor || age < -clockSlack || !now.Before(a.Expires):
-		return told{}, fmt.Errorf("what Azure attests is from %s until %s, and counts for %s", a.Created.UTC().Format(time.RFC3339), a.Expires.UTC().Format(time.RFC3339), attestedFor)
+		return reported{}, fmt.Errorf("what Azure attests is from %s until %s, and counts for %s", a.Created.UTC().Format(time.RFC3339), a.Expires.UTC().Format(time.RFC3339), attestedFor)
 	case subtle.ConstantTimeCompare([]byte(a.Nonce), []byte(identity.Nonce(asked.Account, asked.Secret, asked.Request))) != 1:
 		// Azure may repeat what it has told another process in the machine.
-		return told{}, notYet("what Azure attests was asked for with another nonce than that of this request")
+		return reported{}, notYet("what Azure attests was asked for with another nonce than that of this request")
 	}
 	is := func(vm *cloudv1.VirtualMachine) bool { return strings.EqualFold(vm.Status.CloudUid, a.VM) }
-	return told{is: is, name: a.VM}, nil
+	return reported{is: is, name: a.VM}, nil
 }
 
 // metadataName is the name that the metadata service of an Azure cloud has in its certificates.
@@ -202,7 +202,7 @@ func metadataName(c *cloudv1.AzureCloud) string {
 
 // young fails unless a machine was launched as short a time ago as the account says. Azure does not
 // sign when that was: there it is when the machine was made, as the inventory has it.
-func young(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t told, now time.Time) error {
+func young(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t reported, now time.Time) error {
 	launched, seconds := t.launched, cloudv1.DefaultLaunchedWithinSeconds
 	if s := account.Spec.HostIdentity.LaunchedWithinSeconds; s != nil {
 		seconds = *s
@@ -222,7 +222,7 @@ func young(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t 
 
 // machine finds the one object of a virtual machine that is handed to the agent in it, by somebody
 // who has a say in that.
-func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccount, t told) (*cloudv1.VirtualMachine, error) {
+func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccount, t reported) (*cloudv1.VirtualMachine, error) {
 	if d.o.Machines == nil {
 		return nil, refused(errors.New("this server knows no virtual machines"))
 	}
@@ -233,8 +233,8 @@ func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccoun
 	var found []*cloudv1.VirtualMachine
 	for k := range all {
 		vm := &all[k]
-		say := vm.Namespace == account.Namespace || slices.Contains(account.Spec.ReleaseNamespaces, vm.Namespace)
-		if t.is(vm) && vm.Status.Agented && say {
+		note := vm.Namespace == account.Namespace || slices.Contains(account.Spec.ReleaseNamespaces, vm.Namespace)
+		if t.is(vm) && vm.Status.Agented && note {
 			found = append(found, vm)
 		}
 	}
@@ -252,7 +252,7 @@ func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccoun
 }
 
 // asks fails unless a request comes from the machine that it is about, as far as addresses tell.
-func asks(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t told, from netip.Addr) error {
+func asks(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t reported, from netip.Addr) error {
 	has := func(a netip.Addr) bool {
 		for _, n := range vm.Status.NetworkInterfaces {
 			for _, ip := range n.IPs {

@@ -81,8 +81,8 @@ func (o *office) publish() {
 
 // renewing is a host that renews its certificate as agents do.
 type renewing struct {
-	papers credential.Papers
-	cert   *x509.Certificate
+	credentials credential.Papers
+	cert        *x509.Certificate
 }
 
 // live lets a host live until some time: it renews when that is due, and at every moment it and
@@ -91,21 +91,21 @@ func (o *office) live(hosts []*renewing, d time.Duration) {
 	o.Helper()
 	for end := o.clock.Now().Add(d); o.clock.Now().Before(end); o.clock.Step(time.Hour) {
 		for i, h := range hosts {
-			if !o.believes(h.papers.Authority) {
+			if !o.believes(h.credentials.Authority) {
 				o.Fatalf("at %s host %d does not believe the server", o.clock.Now(), i)
 			}
 			id, ours, err := o.desk.Identify(o.Context(), h.cert)
 			if !ours || err != nil {
 				o.Fatalf("at %s host %d is not believed: %v", o.clock.Now(), i, err)
 			}
-			told, _ := credential.ParseCertificate([]byte(h.papers.Certificate))
-			if !told.Due(o.clock.Now()) {
+			reported, _ := credential.ParseCertificate([]byte(h.credentials.Certificate))
+			if !reported.Due(o.clock.Now()) {
 				continue
 			}
-			if h.papers, err = o.desk.Renew(o.Context(), id, o.key().Request); err != nil {
+			if h.credentials, err = o.desk.Renew(o.Context(), id, o.key().Request); err != nil {
 				o.Fatal(err)
 			}
-			h.cert = o.parse(h.papers)
+			h.cert = o.parse(h.credentials)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestAuthorityDistrusted(t *testing.T) {
 	if _, _, err := o.desk.Identify(t.Context(), fresh.cert); err != nil {
 		t.Error(err)
 	}
-	if !o.believes(fresh.papers.Authority) || o.believes(old.papers.Authority) {
+	if !o.believes(fresh.credentials.Authority) || o.believes(old.credentials.Authority) {
 		t.Error("the server does not prove itself by the new one")
 	}
 }

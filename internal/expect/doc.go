@@ -1,8 +1,8 @@
-// Package expect is policy tests: files that state which flows policies are to allow and which not,
-// and what becomes of them.
+// Package expect is policy tests: files that state which flows policies must allow or deny, and
+// their results.
 //
-// It owns the kind PolicyTest, what is wrong with one, and the comparison of what it states with
-// what policies mean. It makes no sentences beyond those about fields; who shows results does.
+// It owns the kind PolicyTest, its validation, and the comparison of expected verdicts with what
+// policies mean. It makes no sentences but about fields; the package that shows results does.
 //
-// Everything is pure: no I/O, no clock, no goroutines. Results are values that nobody changes.
+// Everything is pure: no I/O, no clock, no goroutines. Results are values that do not change.
 package expect

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 )
@@ -49,7 +50,7 @@ func (r *FlowResult) Passed() bool {
 func (t *PolicyTest) Supposes() bool { return len(t.Spec.Namespaces)+len(t.Spec.Endpoints) > 0 }
 
 // Objects adds what the test supposes to objects. These are not changed.
-func (t *PolicyTest) Objects(in explain.Objects) explain.Objects {
+func (t *PolicyTest) Objects(in input.Objects) input.Objects {
 	in.Namespaces, in.Pods, in.Entities = slices.Clone(in.Namespaces), slices.Clone(in.Pods), slices.Clone(in.Entities)
 	namespace := func(name string, labels map[string]string) {
 		i := slices.IndexFunc(in.Namespaces, func(n *corev1.Namespace) bool { return n.Name == name })

@@ -85,33 +85,33 @@ func (acc accountView) selected(ref policy.EntityRef) bool {
 	})
 }
 
-// imported is an object that stands for a VM, a native service or an interface, with what its
+// importedObject is an object that represents a VM, a native service or an interface, with what its
 // status tells of the mode.
-type imported struct {
+type importedObject struct {
 	kind string
 	metav1.Object
 	mode, reason string
 }
 
 // importedAs is the object that an entity stands for; false if there is none.
-func (acc accountView) importedAs(ref policy.EntityRef) (imported, bool) {
+func (acc accountView) importedAs(ref policy.EntityRef) (importedObject, bool) {
 	at := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: ref.Namespace, Name: name}
 	}
 	if name, is := strings.CutPrefix(ref.Name, cloudv1alpha1.ServiceEntityNamePrefix); is {
 		if o := acc.c.serviceObjects[at(name)]; o != nil {
-			return imported{"CloudNativeService", o, o.Status.Mode, o.Status.ModeReason}, true
+			return importedObject{"CloudNativeService", o, o.Status.Mode, o.Status.ModeReason}, true
 		}
 	}
 	if name, is := strings.CutPrefix(ref.Name, cloudv1alpha1.InterfaceEntityNamePrefix); is {
 		if o := acc.c.interfaceObjects[at(name)]; o != nil {
-			return imported{"NetworkInterface", o, o.Status.Mode, o.Status.ModeReason}, true
+			return importedObject{"NetworkInterface", o, o.Status.Mode, o.Status.ModeReason}, true
 		}
 	}
 	if o := acc.c.vmObjects[at(strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix))]; o != nil {
-		return imported{"VirtualMachine", o, o.Status.Mode, o.Status.ModeReason}, true
+		return importedObject{"VirtualMachine", o, o.Status.Mode, o.Status.ModeReason}, true
 	}
-	return imported{}, false
+	return importedObject{}, false
 }
 
 // byName are objects by their names.
@@ -129,7 +129,7 @@ func byName[T metav1.Object](list []T) map[types.NamespacedName]T {
 func (acc accountView) suspended(ref policy.EntityRef, account string) string {
 	o, known := acc.importedAs(ref)
 	mode, reason := o.mode, o.reason
-	if read, why, is := acc.c.clouds.mode(ref); is {
+	if read, why, is := acc.c.clouds.Mode(ref); is {
 		mode, reason = read, why
 	}
 	if known {
@@ -145,7 +145,7 @@ func (acc accountView) suspended(ref policy.EntityRef, account string) string {
 
 // breakGlass says by whose word policies are not enforced on what an object stands for; empty if
 // nobody has spoken it, or it is not heeded.
-func (acc accountView) breakGlass(o imported, account string) string {
+func (acc accountView) breakGlass(o importedObject, account string) string {
 	if !acc.hasSay(account, o.GetNamespace()) {
 		return ""
 	}

@@ -14,6 +14,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +31,7 @@ func TestEntityOfExternalNode(t *testing.T) {
 	strange := made.DeepCopy()
 	strange.OwnerReferences = nil
 	for want, entity := range map[int]*v1alpha2.ExternalEntity{0: made, 1: strange} {
-		c := explain.Compute(&explain.Objects{ExternalNodes: []*v1alpha1.ExternalNode{node}, Entities: []*v1alpha2.ExternalEntity{entity}})
+		c := explain.Compute(&input.Objects{ExternalNodes: []*v1alpha1.ExternalNode{node}, Entities: []*v1alpha2.ExternalEntity{entity}})
 		if len(c.Problems) != want || len(c.Ends) != 1 {
 			t.Errorf("owned by %v: %+v", entity.OwnerReferences, c.Problems)
 		}
@@ -60,7 +61,7 @@ func TestAgents(t *testing.T) {
 		{"ours", info(ours, "v1"), explain.AgentOurs, policy.OutcomeDrop},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			computation := explain.Compute(&explain.Objects{
+			computation := explain.Compute(&input.Objects{
 				Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}},
 				ExternalNodes: []*v1alpha1.ExternalNode{{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"role": "web"}},
 					Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.0.2.9"}}}}}},
@@ -91,7 +92,7 @@ func TestHostFailsafe(t *testing.T) {
 		cloudv1alpha1.AnnotationForeignFilters: "chain INPUT of table ip filter filters input, with 7 rules; what none of them decides it drops",
 	}}, Version: "v1", NodeRef: v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: "vms", Name: "web"}}
 	compute := func(info *v1beta1.AntreaAgentInfo) *explain.Computation {
-		return explain.Compute(&explain.Objects{
+		return explain.Compute(&input.Objects{
 			Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}},
 			ExternalNodes: []*v1alpha1.ExternalNode{{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"app": "web"}},
 				Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.9.0.1"}}}}}},

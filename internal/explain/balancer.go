@@ -187,21 +187,21 @@ func (c *Computation) target(front trace.Point, g *cloud.TargetGroup, t cloud.Ta
 	network := cmp.Or(g.NetworkID, front.Network())
 	switch {
 	case t.VMID != "":
-		for _, p := range c.clouds.now.VM(front.Region(), t.VMID) {
+		for _, p := range c.clouds.Now.VM(front.Region(), t.VMID) {
 			if at.Interface == nil || p.Interface == at.Interface && at.Addr.Is6() != v6 {
 				at = p
 			}
 		}
 	case t.ServiceID != "":
 		if a := front.FrontOf(t.ServiceID); a.IsValid() {
-			at = c.clouds.now.At(a, network)
+			at = c.clouds.Now.At(a, network)
 		}
 	default:
-		at = c.clouds.now.At(t.Addr, network)
+		at = c.clouds.Now.At(t.Addr, network)
 		at.Public = netip.Addr{}
 	}
 	if at.VM != nil {
-		if refs := c.clouds.entities[vmKey{at.Region(), at.VM.ID}]; len(refs) > 0 {
+		if refs := c.clouds.EntitiesOf(at.Region(), at.VM.ID); len(refs) > 0 {
 			e := c.endOf(c.Ends[refs[0]])
 			e.addresses, e.byAddress = []netip.Addr{at.Addr}, true
 			return e, at
@@ -259,7 +259,7 @@ func (x *answering) hop(h hop, f policy.Flow) analysis.Hop {
 	if d := flow.Ingress; d.Differs == DiffersChanged && h.source.ref != h.front.ref && !h.transparent {
 		d.Differs = DiffersBalanced
 	}
-	c.censorFlow(&flow)
+	c.view.Flow(&flow)
 	if h.target.Addr.IsValid() {
 		out.To = h.target.Addr.String()
 	}

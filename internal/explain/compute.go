@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"maps"
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -15,13 +14,16 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/convert"
+	"github.com/nephele-io/nephele/internal/explain/input"
+	"github.com/nephele-io/nephele/internal/explain/placement"
+	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
 // Computation is what objects mean: they and what the engine makes of them.
 type Computation struct {
-	Objects *Objects
+	Objects *input.Objects
 	Delta   *policy.Delta
 	Listing *policy.Listing
 	// Ends are the entities that a flow may begin or end at.
@@ -33,13 +35,13 @@ type Computation struct {
 	// hostInfos are what our agents tell of hosts, by their enforcer keys.
 	hostInfos map[string]hostInfo
 	// clouds is nil if no account was read.
-	clouds *clouds
+	clouds *placement.Places
 	// The objects that stand for what is imported, by their names.
 	vmObjects        map[types.NamespacedName]*cloudv1alpha1.VirtualMachine
 	serviceObjects   map[types.NamespacedName]*cloudv1alpha1.CloudNativeService
 	interfaceObjects map[types.NamespacedName]*cloudv1alpha1.NetworkInterface
-	// view is nil for somebody who may see everything.
-	view *View
+	// view is nil for a caller that may see everything.
+	view *redact.View
 }
 
 // Problem is what is wrong, or strange, with an object of an API group.
@@ -57,21 +59,21 @@ type Problem struct {
 
 // Compute runs the engine over objects. What the engine refuses is among the problems, and left
 // out.
-func Compute(in *Objects) *Computation {
+func Compute(in *input.Objects) *Computation {
 	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, agents: agentsOf(in.AgentInfos),
-		hostInfos: hostInfosOf(in.AgentInfos), clouds: cloudsOf(in.Observed),
+		hostInfos: hostInfosOf(in.AgentInfos),
 		vmObjects: byName(in.VMs), serviceObjects: byName(in.NativeServices), interfaceObjects: byName(in.Interfaces)}
 	engine := policy.New(policy.Options{})
 	for _, n := range in.Namespaces {
 		space := convert.Namespace(n)
-		space.Labels = in.withOwn(space.Labels)
+		space.Labels = in.WithOwnLabels(space.Labels)
 		engine.PutNamespace(space)
 	}
 	c.putEntities(engine)
 	for i := range in.Remote {
 		engine.PutEntity(in.Remote[i])
 	}
-	c.clouds.place(c.Ends)
+	c.clouds = placement.Of(in.Observed, c.Ends, false)
 	for _, s := range in.Services {
 		engine.PutService(convert.Service(s))
 	}
@@ -85,22 +87,22 @@ func Compute(in *Objects) *Computation {
 		engine.PutGroup(convert.ClusterGroup(g))
 	}
 	for _, p := range in.K8sPolicies {
-		if in.leavesOut(p) {
+		if in.LeavesOut(p) {
 			continue
 		}
 		engine.PutPolicy(convert.KubernetesNetworkPolicy(p))
 	}
 	for _, p := range in.Policies {
-		if in.leavesOut(p) {
+		if in.LeavesOut(p) {
 			continue
 		}
-		engine.PutPolicy(in.completed(convert.NetworkPolicy(p)))
+		engine.PutPolicy(completed(in, convert.NetworkPolicy(p)))
 	}
 	for _, p := range in.ClusterPolicies {
-		if in.leavesOut(p) {
+		if in.LeavesOut(p) {
 			continue
 		}
-		engine.PutPolicy(in.completed(convert.ClusterNetworkPolicy(p)))
+		engine.PutPolicy(completed(in, convert.ClusterNetworkPolicy(p)))
 	}
 	for _, p := range in.AdminPolicies {
 		engine.PutPolicy(convert.AdminNetworkPolicy(p))
@@ -120,26 +122,13 @@ func Compute(in *Objects) *Computation {
 }
 
 // completed is an Antrea policy with its defaults and with what is strange about it.
-func (in *Objects) completed(p policy.Policy) policy.Policy {
+func completed(in *input.Objects, p policy.Policy) policy.Policy {
 	admission.Default(&p)
 	p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p, p.Set || len(in.OwnLabels) > 0)...)
 	if !p.Set {
 		p.Warnings = append(p.Warnings, peers.CheckPeers(&p)...)
 	}
 	return peers.Localize(p)
-}
-
-// withOwn adds the labels that this cluster has in the set.
-func (in *Objects) withOwn(labels map[string]string) map[string]string {
-	if len(in.OwnLabels) == 0 {
-		return labels
-	}
-	out := maps.Clone(labels)
-	if out == nil {
-		out = map[string]string{}
-	}
-	maps.Copy(out, in.OwnLabels)
-	return out
 }
 
 func (c *Computation) putEntities(engine *policy.Engine) {
@@ -165,7 +154,7 @@ func (c *Computation) putEntities(engine *policy.Engine) {
 	}
 	for _, n := range c.Objects.Nodes {
 		e, errs := convert.Node(n)
-		e.Labels = c.Objects.withOwn(e.Labels)
+		e.Labels = c.Objects.WithOwnLabels(e.Labels)
 		put("Node", e, errs)
 	}
 	for _, x := range c.Objects.Entities {

@@ -53,7 +53,7 @@ func (w *Witness) Explain(s Seen) (*analysis.FlowAnswer, error) {
 	if c.clouds == nil {
 		return nil, fmt.Errorf("%s: %w", s.Interface, ErrNotRead)
 	}
-	at, found := c.clouds.now.Interface(s.Interface, s.Own)
+	at, found := c.clouds.Now.Interface(s.Interface, s.Own)
 	if !found {
 		return nil, fmt.Errorf("%s: %w", s.Interface, ErrNotRead)
 	}
@@ -65,12 +65,12 @@ func (w *Witness) Explain(s Seen) (*analysis.FlowAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	far := c.clouds.now.At(s.Other, at.Network())
+	far := c.clouds.Now.At(s.Other, at.Network())
 	other, err := c.endAt(far)
 	if err != nil {
 		return nil, err
 	}
-	if far.Interface != nil && !far.Public.IsValid() && !c.clouds.now.Connected(at.Network(), far.Network()) {
+	if far.Interface != nil && !far.Public.IsValid() && !c.clouds.Now.Connected(at.Network(), far.Network()) {
 		// It kept its private address on a way that is not in sight, such as a transit gateway.
 		far = trace.Point{Addr: s.Other}
 	}
@@ -94,7 +94,7 @@ func (w *Witness) Explain(s Seen) (*analysis.FlowAnswer, error) {
 func (c *Computation) endAt(p trace.Point) (end, error) {
 	alone := end{addresses: []netip.Addr{p.Addr}, byAddress: true}
 	if p.Interface != nil && p.VM != nil {
-		refs := c.clouds.entities[vmKey{p.Region(), p.VM.ID}]
+		refs := c.clouds.EntitiesOf(p.Region(), p.VM.ID)
 		switch len(refs) {
 		case 0:
 			return alone, nil

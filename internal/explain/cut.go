@@ -51,7 +51,7 @@ func (c *Computation) Cuts() []Cut {
 		}
 	}
 	machines := map[string][]policy.EntityRef{} // by VM
-	for ref, vm := range c.clouds.vms {
+	for ref, vm := range c.clouds.VMs {
 		if account, _ := strings.CutPrefix(c.Ends[ref].Host, cloud.EnforcerPrefix); applied[ref] && c.accountView().suspended(ref, account) == "" {
 			machines[vm.VMID] = append(machines[vm.VMID], ref)
 		}
@@ -60,7 +60,7 @@ func (c *Computation) Cuts() []Cut {
 		return nil
 	}
 	f := cutFinder{c: c, evaluator: c.evaluator(), found: map[cutKey]*Cut{}}
-	for _, snap := range c.snapshots() {
+	for _, snap := range c.Objects.Snapshots() {
 		byAddress, byVM := interfacesOf(snap)
 		for i := range snap.Services {
 			s := &snap.Services[i]

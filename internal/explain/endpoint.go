@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/explain/imported"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
@@ -91,29 +92,29 @@ func (e end) endpoint(a netip.Addr) policy.Endpoint {
 	return policy.Endpoint{EntityRef: e.at, Addr: a, Semantics: e.semantics()}
 }
 
-// meantKind is the kind that a user's word stands for, and of ExternalEntities what they stand for;
-// all of them if that is empty.
+// meantKind is the kind that a user's word means, and of ExternalEntities what they represent: all
+// of them if that is empty.
 type meantKind struct {
 	policy.EntityKind
-	standsFor objectKind
+	of imported.Kind
 }
 
 // means reports whether an entity is of the kind, but for Pods and Nodes.
 func (k meantKind) means(ref policy.EntityRef) bool {
-	return k.standsFor == "" || k.standsFor == objectHost || k.standsFor == standsFor(ref)
+	return k.of == "" || k.of == imported.Host || k.of == imported.KindOf(ref)
 }
 
 // kindWords are the words with which a user may say which kind is meant.
 func kindWords() map[string]meantKind {
 	pod, node, service := meantKind{EntityKind: policy.KindPod}, meantKind{EntityKind: policy.KindNode}, meantKind{EntityKind: policy.KindService}
-	external := func(of objectKind) meantKind { return meantKind{policy.KindExternalEntity, of} }
+	external := func(of imported.Kind) meantKind { return meantKind{policy.KindExternalEntity, of} }
 	return map[string]meantKind{
 		"pod": pod, "po": pod, "node": node, "no": node, "service": service, "svc": service,
 		"externalentity": external(""), "ee": external(""),
-		"virtualmachine": external(objectVM), "vm": external(objectVM),
-		"cloudnativeservice": external(objectService), "cns": external(objectService),
-		"networkinterface": external(objectInterface), "nic": external(objectInterface),
-		"externalnode": external(objectHost), "en": external(objectHost), "host": external(objectHost),
+		"virtualmachine": external(imported.VM), "vm": external(imported.VM),
+		"cloudnativeservice": external(imported.Service), "cns": external(imported.Service),
+		"networkinterface": external(imported.Interface), "nic": external(imported.Interface),
+		"externalnode": external(imported.Host), "en": external(imported.Host), "host": external(imported.Host),
 	}
 }
 
@@ -169,7 +170,7 @@ func (who finder) nobody(part, text string) error {
 	}
 	here, elsewhere, namespaces := []string(nil), []string(nil), map[string]bool{}
 	for ref, e := range who.c.Ends {
-		if !who.c.sees(ref) {
+		if !who.c.view.Entity(ref) {
 			continue
 		}
 		called := who.callName(e)
@@ -228,10 +229,10 @@ func (who finder) findAddress(flag string, a netip.Addr) (end, error) {
 		}
 	}
 	if who.c.clouds != nil && len(owners) > 1 {
-		owners = who.c.clouds.whoReally(owners, a)
+		owners = who.c.clouds.PodAmong(owners, a)
 	}
 	if len(owners) == 0 {
-		owners = who.c.clouds.delegatedTo(policy.EntityRef{}, a)
+		owners = who.c.clouds.DelegatedTo(policy.EntityRef{}, a)
 	}
 	switch len(owners) {
 	case 0:
@@ -245,7 +246,7 @@ func (who finder) findAddress(flag string, a netip.Addr) (end, error) {
 		out.addresses, out.byAddress = []netip.Addr{a}, true
 		return out, nil
 	}
-	if slices.ContainsFunc(owners, func(r policy.EntityRef) bool { return !who.c.sees(r) }) {
+	if slices.ContainsFunc(owners, func(r policy.EntityRef) bool { return !who.c.view.Entity(r) }) {
 		return end{}, wrong(flag, " %s: several have this address, and not all of them are for you to see; name the one you mean", a)
 	}
 	return end{}, wrong(flag, " %s: this is the address of %s; name the one you mean", a, refTexts(owners))
@@ -260,10 +261,10 @@ func (who finder) anybodyNamed(namespace, name string) []policy.EntityRef {
 // named finds entities by their names, of which those of what is in a cloud have several.
 func (who finder) named(kind meantKind, namespace, name string) []policy.EntityRef {
 	exact := policy.EntityRef{Kind: kind.EntityKind, Namespace: namespace, Name: name}
-	if !who.c.sees(exact) {
+	if !who.c.view.Entity(exact) {
 		return nil
 	}
-	if kind.standsFor == objectHost {
+	if kind.of == imported.Host {
 		return who.hostNamed(namespace, name)
 	}
 	if _, ok := who.c.Ends[exact]; ok || kind.EntityKind != policy.KindExternalEntity {
@@ -272,7 +273,7 @@ func (who finder) named(kind meantKind, namespace, name string) []policy.EntityR
 		}
 		return nil
 	}
-	if hosts := who.hostNamed(namespace, name); len(hosts) > 0 && kind.standsFor == "" {
+	if hosts := who.hostNamed(namespace, name); len(hosts) > 0 && kind.of == "" {
 		return hosts
 	}
 	objects := map[string]bool{strings.ToLower(name): true}
@@ -286,9 +287,9 @@ func (who finder) named(kind meantKind, namespace, name string) []policy.EntityR
 		if ref.Kind != kind.EntityKind || ref.Namespace != namespace || !kind.means(ref) {
 			continue
 		}
-		of := standsFor(ref)
+		of := imported.KindOf(ref)
 		owner := e.Labels[cloudv1alpha1.LabelOwnerVM]
-		if objects[of.objectName(ref)] || owner != "" && objects[owner] || of.isCalled(e.Labels, name) {
+		if objects[of.ObjectName(ref)] || owner != "" && objects[owner] || of.IsCalled(e.Labels, name) {
 			out = append(out, ref)
 		}
 	}

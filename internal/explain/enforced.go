@@ -171,7 +171,7 @@ func (x *answering) behind(own *analysis.Decision, at end, direction cloud.Direc
 	if at.isCloudVM() || own.Groups == nil || own.Outcome != outcomeAllow {
 		return own
 	}
-	ref, owned := x.c.clouds.owners[now.Interface.ID]
+	ref, owned := x.c.clouds.OwnerOf(now.Interface.ID)
 	if !owned || at.ref == (policy.EntityRef{}) {
 		out := *own
 		if o := own.Groups.Outcome; o != outcomeAllow {

@@ -122,7 +122,7 @@ func (c *Computation) explainEnd(e end) analysis.End {
 // add takes what policies want of a packet from one address to another, whose destination is the
 // end given. P is how it goes, which differs from that if a Service hands it on.
 func (x *answering) add(source, destination netip.Addr, p passage, to end, via *corev1.Service, v policy.Verdict) {
-	f, at := analysis.Flow{Path: pathOf(p)}, x.c.explainEnd(to)
+	f, at := analysis.Flow{Path: pathOf(p), Leaving: p.leaving}, x.c.explainEnd(to)
 	out := x.c.accountView().accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
 	in := x.c.accountView().accountOf(to, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
 	var now, native trace.Path
@@ -147,7 +147,7 @@ func (x *answering) add(source, destination netip.Addr, p passage, to end, via *
 			d.Differs = DiffersByAddress
 		}
 	}
-	x.c.censorFlow(&f)
+	x.c.view.Flow(&f)
 	if v.Service != nil {
 		f.AtService = x.c.wanted(end{}, analysis.End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}
@@ -157,8 +157,8 @@ func (x *answering) add(source, destination netip.Addr, p passage, to end, via *
 		return x.evaluator.Evaluate(come).Ingress.Outcome
 	})
 	x.c.waypoints().unguarded(&f)
-	f.Verdict = verdictOn(f.Path, together(f.Egress, f.AtService, f.Ingress))
-	f.Wanted = verdictOn(f.Path, together(ifEnforced(f.Egress), f.AtService, ifEnforced(f.Ingress)))
+	f.Verdict = verdictOn(f.Path, together(f.Egress, f.AtService, beyond(p.leaving, f.Ingress)))
+	f.Wanted = verdictOn(f.Path, together(ifEnforced(f.Egress), f.AtService, beyond(p.leaving, ifEnforced(f.Ingress))))
 	x.throughBalancer(&f, p, to)
 	if source.IsValid() {
 		f.From = source.String()
@@ -219,11 +219,13 @@ func (x *answering) finish() {
 	first := x.Flows[0]
 	for _, f := range x.Flows[1:] {
 		if !reflect.DeepEqual(f.Egress, first.Egress) || !reflect.DeepEqual(f.AtService, first.AtService) || !reflect.DeepEqual(f.Ingress, first.Ingress) ||
-			!reflect.DeepEqual(f.Path, first.Path) || !reflect.DeepEqual(f.Points, first.Points) || !reflect.DeepEqual(f.Balanced, first.Balanced) {
+			!reflect.DeepEqual(f.Path, first.Path) || !reflect.DeepEqual(f.Points, first.Points) || !reflect.DeepEqual(f.Balanced, first.Balanced) ||
+			!reflect.DeepEqual(f.Leaving, first.Leaving) {
 			return
 		}
 	}
 	x.Egress, x.AtService, x.Ingress, x.Path, x.Points, x.Balanced, x.Flows = first.Egress, first.AtService, first.Ingress, first.Path, first.Points, first.Balanced, nil
+	x.Leaving = first.Leaving
 }
 
 // judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which

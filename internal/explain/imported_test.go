@@ -11,6 +11,8 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/classes"
+	"github.com/nephele-io/nephele/internal/explain/input"
 )
 
 // TestImportedNames: a VM, a native service and an interface may have the same name in the cloud;
@@ -20,7 +22,7 @@ func TestImportedNames(t *testing.T) {
 		return &v1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels},
 			Spec: v1alpha2.ExternalEntitySpec{ExternalNode: "cloud/shop/prod", Endpoints: []v1alpha2.Endpoint{{IP: ip}}}}
 	}
-	c := explain.Compute(&explain.Objects{
+	c := explain.Compute(&input.Objects{
 		Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}},
 		Entities: []*v1alpha2.ExternalEntity{
 			entity("virtualmachine-i-1", "10.0.0.1", map[string]string{cloudv1.LabelOwnerVM: "i-1", cloudv1.LabelCloudVMName: "orders"}),
@@ -62,7 +64,7 @@ func TestImportedNames(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, class := range explain.Classes(w, nil) {
+	for _, class := range classes.Of(w, nil) {
 		kinds = append(kinds, fmt.Sprint(class.Kind, " ", class.Service))
 	}
 	slices.Sort(names)

@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/explain/input"
 )
 
 // TestNames: hosts are found by their ExternalNodes and VMs by names with blanks, by explain and by
@@ -18,7 +19,7 @@ func TestNames(t *testing.T) {
 	meta := func(namespace, name string, labels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
 	}
-	c := Compute(&Objects{
+	c := Compute(&input.Objects{
 		Namespaces: []*corev1.Namespace{{ObjectMeta: meta("", "vms", nil)}, {ObjectMeta: meta("", "shop", nil)}},
 		ExternalNodes: []*v1alpha1.ExternalNode{{ObjectMeta: meta("vms", "web-1", nil),
 			Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{Name: "eth0", IPs: []string{"192.0.2.10"}}}}}},

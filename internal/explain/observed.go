@@ -11,217 +11,11 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
-	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
+	"github.com/nephele-io/nephele/internal/explain/imported"
 	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/reach"
 )
-
-// ObservedAccount is a cloud account as it was read.
-type ObservedAccount struct {
-	// Key is "namespace/name" of the CloudProviderAccount.
-	Key       string
-	Snapshots []*cloud.Snapshot
-	// ACLs are the network ACLs of its subnets that do not come with the snapshots, if they were
-	// read.
-	ACLs []cloud.NetworkACL
-	// VMs are those behind the ExternalEntities, and Services the native services and interfaces
-	// behind others of them.
-	VMs      map[types.NamespacedName]selection.VMRef
-	Services map[types.NamespacedName]selection.ServiceRef
-}
-
-// clouds is what was read of all accounts, as it is and as it would be without us.
-type clouds struct {
-	now, native *trace.Cloud
-	borders     trace.Borders
-	vms         map[policy.EntityRef]selection.VMRef
-	services    map[policy.EntityRef]selection.ServiceRef
-	// entities are those that stand for a VM, sorted.
-	entities map[vmKey][]policy.EntityRef
-	// seats are the interfaces that entities have, with their private addresses there, and owners
-	// the first entity that stands for what an interface belongs to, by its ID.
-	seats  map[policy.EntityRef][]trace.Point
-	owners map[string]policy.EntityRef
-	// delegated are the blocks of addresses that belong to imported machines and interfaces.
-	delegated map[policy.EntityRef]reach.Delegation
-}
-
-// vmKey names a VM.
-type vmKey struct{ region, id string }
-
-func cloudsOf(accounts []ObservedAccount) *clouds {
-	if len(accounts) == 0 {
-		return nil
-	}
-	out := &clouds{
-		vms: map[policy.EntityRef]selection.VMRef{}, services: map[policy.EntityRef]selection.ServiceRef{}, entities: map[vmKey][]policy.EntityRef{},
-		seats: map[policy.EntityRef][]trace.Point{}, owners: map[string]policy.EntityRef{}, delegated: map[policy.EntityRef]reach.Delegation{},
-	}
-	var all []*cloud.Snapshot
-	var acls []cloud.NetworkACL
-	external := func(name types.NamespacedName) policy.EntityRef {
-		return policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}
-	}
-	for _, a := range accounts {
-		all = append(all, a.Snapshots...)
-		for _, snap := range a.Snapshots {
-			acls = append(acls, snap.ACLs...)
-		}
-		acls = append(acls, a.ACLs...)
-		for name, vm := range a.VMs {
-			ref := external(name)
-			out.vms[ref] = vm
-			out.entities[vmKey{vm.Region, vm.VMID}] = append(out.entities[vmKey{vm.Region, vm.VMID}], ref)
-		}
-		for name, s := range a.Services {
-			out.services[external(name)] = s
-		}
-	}
-	for _, refs := range out.entities {
-		slices.SortFunc(refs, compareRefs)
-	}
-	out.now, out.native, out.borders = trace.New(all), trace.Native(all), trace.BordersOf(acls)
-	return out
-}
-
-// snapshots are all that was read.
-func (c *Computation) snapshots() []*cloud.Snapshot {
-	var out []*cloud.Snapshot
-	for _, a := range c.Objects.Observed {
-		out = append(out, a.Snapshots...)
-	}
-	return out
-}
-
-// place finds out which interfaces entities have. What is imported from an account that was read
-// has those of what it stands for. A Pod is where its Node is; others are where the one interface
-// in sight is that has their address.
-func (c *clouds) place(ends map[policy.EntityRef]policy.Entity) {
-	if c == nil {
-		return
-	}
-	for ref := range ends {
-		if vm, is := c.vms[ref]; is {
-			c.seats[ref] = c.now.VM(vm.Region, vm.VMID)
-		} else if s, is := c.services[ref]; is {
-			if c.seats[ref] = c.now.Service(s.Region, s.ID); len(c.seats[ref]) == 0 {
-				c.seats[ref] = c.now.PointsOf(s.ID)
-			}
-		}
-		for _, p := range c.seats[ref] {
-			if len(p.Interface.Prefixes) > 0 {
-				d := c.delegated[ref]
-				c.delegated[ref] = reach.Delegation{Region: p.Region(), Blocks: d.Blocks.Union(addrset.OfPrefixes(p.Interface.Prefixes...))}
-			}
-			if o, owned := c.owners[p.Interface.ID]; !owned || compareRefs(ref, o) < 0 {
-				c.owners[p.Interface.ID] = ref
-			}
-		}
-	}
-	for _, kind := range []policy.EntityKind{policy.KindNode, policy.KindExternalEntity, policy.KindPod} {
-		for ref, e := range ends {
-			if ref.Kind == kind && !strings.HasPrefix(e.Host, cloud.EnforcerPrefix) {
-				c.placeOther(e, ends)
-			}
-		}
-	}
-}
-
-func (c *clouds) placeOther(e policy.Entity, ends map[policy.EntityRef]policy.Entity) {
-	machine, there := "", true
-	if node, known := ends[policy.EntityRef{Kind: policy.KindNode, Name: e.Host}]; e.Kind == policy.KindPod && known && len(node.Addresses) > 0 {
-		if at := c.seats[node.EntityRef]; len(at) > 0 {
-			machine = machineOf(at[0])
-		} else {
-			there = false
-		}
-	}
-	for _, a := range e.Addresses {
-		held, public := c.now.Holders(a)
-		if len(held) == 0 {
-			held = public
-		}
-		if machine != "" {
-			held = slices.DeleteFunc(held, func(p trace.Point) bool { return machineOf(p) != machine })
-		}
-		if there && len(held) == 1 {
-			p := held[0]
-			p.Hosted = true
-			c.seats[e.EntityRef] = append(c.seats[e.EntityRef], p)
-		}
-	}
-}
-
-// delegatedTo returns who has an address in a block that is delegated to it, in the region whose
-// security groups enforce policies at the local end; see policy.Evaluator.WithDelegated. With a
-// local end that is nobody, it returns who has it anywhere.
-func (c *clouds) delegatedTo(local policy.EntityRef, a netip.Addr) (out []policy.EntityRef) {
-	if c == nil || len(c.delegated) == 0 {
-		return nil
-	}
-	region := ""
-	if local != (policy.EntityRef{}) {
-		if !c.isImported(local) || len(c.seats[local]) == 0 {
-			return nil
-		}
-		region = c.seats[local][0].Region()
-	}
-	for ref, d := range c.delegated {
-		if (region == "" || d.Region == region) && d.Blocks.Contains(a) {
-			out = append(out, ref)
-		}
-	}
-	slices.SortFunc(out, compareRefs)
-	return out
-}
-
-// machineOf is what an interface belongs to.
-func machineOf(p trace.Point) string { return cmp.Or(p.Interface.VMID, p.Interface.ID) }
-
-// whoReally leaves of those who have an address the Pod at whose machine's interface it is, if that
-// is the interface of all of them.
-func (c *clouds) whoReally(owners []policy.EntityRef, a netip.Addr) []policy.EntityRef {
-	var pods []policy.EntityRef
-	at := map[string]bool{}
-	for _, ref := range owners {
-		i := slices.IndexFunc(c.seats[ref], func(p trace.Point) bool { return p.Addr == a })
-		if i < 0 {
-			return owners
-		}
-		p := c.seats[ref][i]
-		at[p.Interface.ID] = true
-		if ref.Kind == policy.KindPod {
-			pods = append(pods, ref)
-		}
-	}
-	if len(pods) != 1 || len(at) != 1 {
-		return owners
-	}
-	return pods
-}
-
-// isImported reports whether an entity stands for something in an account that was read.
-func (c *clouds) isImported(ref policy.EntityRef) bool {
-	_, vm := c.vms[ref]
-	_, service := c.services[ref]
-	return vm || service
-}
-
-// mode is how policies are carried out on what an entity stands for, and who says so, as far as
-// that is known.
-func (c *clouds) mode(ref policy.EntityRef) (mode, reason string, known bool) {
-	if c == nil {
-		return "", "", false
-	}
-	if vm, is := c.vms[ref]; is {
-		return vm.Mode, vm.ModeReason, true
-	}
-	s, is := c.services[ref]
-	return s.Mode, s.ModeReason, is
-}
 
 // WithACLs returns the computation with the network ACLs of accounts that were observed in place of
 // those that it knew. It shares everything else with the original.
@@ -229,9 +23,8 @@ func (c *Computation) WithACLs(acls []cloud.NetworkACL) *Computation {
 	if c.clouds == nil {
 		return c
 	}
-	out, seen := *c, *c.clouds
-	seen.borders = trace.BordersOf(acls)
-	out.clouds = &seen
+	out := *c
+	out.clouds = c.clouds.WithACLs(acls)
 	return &out
 }
 
@@ -267,7 +60,7 @@ func (c *Computation) pairs(from, to end) []pair {
 // several.
 func (c *Computation) networkOf(e end) string {
 	var out string
-	for _, p := range c.clouds.seats[e.ref] {
+	for _, p := range c.clouds.PointsOf(e.ref) {
 		if out != "" && out != p.Network() {
 			return ""
 		}
@@ -288,8 +81,8 @@ func points(e end) []trace.Point {
 
 // located finds the interfaces of an end. Who has an address alone is looked for from a network.
 func (c *Computation) located(e end, network string) []trace.Point {
-	seats := c.clouds.seats[e.ref]
-	if c.clouds.isImported(e.ref) && !e.byAddress && len(seats) > 0 {
+	seats := c.clouds.PointsOf(e.ref)
+	if c.clouds.IsImported(e.ref) && !e.byAddress && len(seats) > 0 {
 		return seats
 	}
 	var out []trace.Point
@@ -297,7 +90,7 @@ func (c *Computation) located(e end, network string) []trace.Point {
 		switch {
 		case !p.Addr.IsValid():
 		case e.ref == (policy.EntityRef{}):
-			p = c.clouds.now.At(p.Addr, network)
+			p = c.clouds.Now.At(p.Addr, network)
 		default:
 			if i := slices.IndexFunc(seats, func(s trace.Point) bool { return s.Addr == p.Addr || s.Public == p.Addr }); i >= 0 {
 				p = seats[i]
@@ -321,7 +114,7 @@ func (c *Computation) located(e end, network string) []trace.Point {
 // reached is the destination with its public address, if packets to its private one do not get
 // there.
 func (c *Computation) reached(src, dst trace.Point) trace.Point {
-	if dst.Interface == nil || dst.Public.IsValid() || src.Interface != nil && c.clouds.now.Connected(src.Network(), dst.Network()) ||
+	if dst.Interface == nil || dst.Public.IsValid() || src.Interface != nil && c.clouds.Now.Connected(src.Network(), dst.Network()) ||
 		src.Interface == nil && !trace.Global(src.Addr) {
 		return dst
 	}
@@ -365,6 +158,10 @@ type passage struct {
 	// sent is the packet as it leaves its source, and come as it gets to its destination.
 	sent, come policy.Flow
 	src, dst   trace.Point
+	// from is where it begins: src, unless it leaves the cluster from another place.
+	from trace.Point
+	// leaving is how it leaves the cluster; nil if no Egress applies to it.
+	leaving *analysis.Leaving
 	// now and native are what the groups do with it, and would do without us; nil where no
 	// interface has part in it.
 	now, native *trace.Path
@@ -374,7 +171,7 @@ type passage struct {
 
 // passageOf follows a packet, which has no addresses yet.
 func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
-	out := passage{src: p.src, dst: p.dst, sent: f}
+	out := passage{src: p.src, dst: p.dst, from: p.src, sent: f}
 	out.sent.Source, out.sent.Destination = from.endpoint(p.src.Addr), to.endpoint(p.dst.Addr)
 	// What an interface sends to its own public address is taken as what it sends to itself, as
 	// everywhere where paths are followed.
@@ -386,10 +183,10 @@ func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
 	out.come.Destination.Addr = p.dst.Addr
 	if p.src.Interface != nil || p.dst.Interface != nil {
 		s := serviceOf(&f, p.src.Addr.Is6() || p.dst.Addr.Is6())
-		now := c.clouds.now.Follow(p.src, p.dst, s)
-		native := c.clouds.native.Follow(c.clouds.native.Same(p.src), c.clouds.native.Same(p.dst), s)
+		now := c.clouds.Now.Follow(p.src, p.dst, s)
+		native := c.clouds.Native.Follow(c.clouds.Native.Same(p.src), c.clouds.Native.Same(p.dst), s)
 		out.now, out.native = &now, &native
-		out.crossings = c.clouds.borders.Crosses(p.src, p.dst, now, s)
+		out.crossings = c.clouds.Borders.Crosses(p.src, p.dst, now, s)
 		out.come.Source.Addr = now.SeenSource
 		if !now.SeenSource.IsValid() && p.src.Addr.IsValid() { // some address of the Internet, which is nobody's that is known
 			out.come.Source = policy.Endpoint{Addr: somewhere()}
@@ -430,8 +227,8 @@ func (c *Computation) describeVM(e end) *analysis.VM {
 	if c.clouds == nil {
 		return out
 	}
-	ref, known := c.clouds.vms[e.ref]
-	if points := c.clouds.now.VM(ref.Region, ref.VMID); known && len(points) > 0 {
+	ref, known := c.clouds.VMs[e.ref]
+	if points := c.clouds.Now.VM(ref.Region, ref.VMID); known && len(points) > 0 {
 		p := points[0]
 		out.ID, out.Region, out.Network = p.VM.ID, ref.Region, p.Network()
 		if p.VM.Name != "" {
@@ -445,8 +242,8 @@ func (c *Computation) describeVM(e end) *analysis.VM {
 func (c *Computation) title(e end) string {
 	vm := c.describeVM(e)
 	if vm == nil {
-		if of := standsFor(e.ref); e.isCloudVM() && of != objectVM {
-			return of.title(c.Ends[e.ref])
+		if of := imported.KindOf(e.ref); e.isCloudVM() && of != imported.VM {
+			return of.Title(c.Ends[e.ref])
 		}
 		return e.String()
 	}

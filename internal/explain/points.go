@@ -67,9 +67,9 @@ func (line waypoints) pointsOf(from, to end, via *corev1.Service, f *analysis.Fl
 	if f.AtService != nil {
 		out = append(out, analysis.Point{At: serviceText(nameOf(via)), Stage: StageService, By: MeansNodes, State: PointUntold, Why: "what applies to a Service is for the agents of all Nodes"})
 	}
-	if hides, where := line.hidesSource(from, to, via); hides {
+	if hides, where := line.hidesSource(from, to, via); hides && f.Leaving == nil {
 		p := analysis.Point{At: where.String(), Stage: StageTranslation, Lost: LossSource}
-		if !line.c.sees(where.at) {
+		if !line.c.view.Entity(where.at) {
 			p.At = "the Node"
 		}
 		if to.ref != (policy.EntityRef{}) {
@@ -132,7 +132,7 @@ func (line waypoints) otherNode(own end) end {
 func (line waypoints) pointAt(e end, stage string) analysis.Point {
 	out := analysis.Point{At: line.c.title(e), Stage: stage, Enforcer: e.enforcer, State: PointEnforced}
 	switch {
-	case !line.c.sees(e.at):
+	case !line.c.view.Entity(e.at):
 		return analysis.Point{At: "somebody else", Stage: stage}
 	case e.enforcer == "":
 		out.State = PointNobody

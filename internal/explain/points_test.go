@@ -16,6 +16,8 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
+	"github.com/nephele-io/nephele/internal/explain/redact"
 )
 
 // pointsOf are the points of an answer, one in a line.
@@ -56,7 +58,7 @@ func TestPoints(t *testing.T) {
 				{Action: v1beta1.RuleActionDrop},
 			}}}
 	}
-	objects := &explain.Objects{
+	objects := &input.Objects{
 		Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "apps"}}, {ObjectMeta: metav1.ObjectMeta{Name: "vms"}}},
 		Nodes:      []*corev1.Node{node("n1", "10.0.0.1"), node("n2", "10.0.0.2"), node("n3", "10.0.0.3")},
 		Pods:       []*corev1.Pod{pod("a", "n1", "10.244.1.2"), pod("b", "n2", "10.244.2.2"), pod("c", "n3", "10.244.3.2"), pod("past", "n1", "10.244.1.3")},
@@ -114,7 +116,7 @@ func TestPoints(t *testing.T) {
 	}
 
 	// Who may not see the namespace of the other end learns nothing of what enforces there.
-	mine := c.For(explain.View{Namespace: func(n string) bool { return n == "apps" }})
+	mine := c.For(redact.View{Namespace: func(n string) bool { return n == "apps" }})
 	x, err := mine.Answer(explain.Question{From: "pod/apps/a", To: "10.9.0.1", Protocol: "tcp", Port: "80"})
 	if err != nil {
 		t.Fatal(err)

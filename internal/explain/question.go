@@ -140,7 +140,7 @@ func (c *Computation) packets(q Question, from, to end, flow policy.Flow) ([]pas
 		if flow.Protocol == policy.ICMP && q.ICMPType == nil && (is6 || only6) {
 			one.ICMPType = EchoRequestV6
 		}
-		out = append(out, c.passageOf(p, from, to, one))
+		out = append(out, c.outgoing(p, from, to, one))
 	}
 	switch {
 	case !family:
@@ -184,7 +184,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 
 // evaluator answers for flows as those who enforce the policies do.
 func (c *Computation) evaluator() *policy.Evaluator {
-	return policy.NewEvaluator(c.Listing).WithServices(c.services().mayLead).WithDelegated(c.clouds.delegatedTo)
+	return policy.NewEvaluator(c.Listing).WithServices(c.services().mayLead).WithDelegated(c.clouds.DelegatedTo)
 }
 
 // evaluated is what policies want at each end, of the packet as it is seen there.
@@ -211,7 +211,7 @@ func (c *Computation) explainThrough(out *answering, evaluator *policy.Evaluator
 		if c.clouds != nil {
 			dst = c.located(chosen, to.src.Network())[0]
 		}
-		p := c.passageOf(pair{to.src, dst}, from, b.end, one)
+		p := c.outgoing(pair{to.from, dst}, from, b.end, one)
 		out.addBackend(to.sent.Source.Addr, to.sent.Destination.Addr, p, b, via.service, evaluated(evaluator, p))
 	}
 }

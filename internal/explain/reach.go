@@ -15,6 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
+	"github.com/nephele-io/nephele/internal/explain/imported"
+	"github.com/nephele-io/nephele/internal/explain/placement"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
@@ -48,7 +50,7 @@ func (c *Computation) World(asEnforced bool) *World {
 	for ref := range c.Ends {
 		refs = append(refs, ref)
 	}
-	slices.SortFunc(refs, compareRefs)
+	slices.SortFunc(refs, placement.Compare)
 	for _, ref := range refs {
 		b.beside(c.Ends[ref])
 	}
@@ -65,22 +67,12 @@ func (c *Computation) World(asEnforced bool) *World {
 	}
 	b.tellApart()
 	w := &World{Endpoints: b.endpoints, computation: c}
-	input := reach.Input{Listing: c.Listing, Endpoints: w.Endpoints}
+	in := reach.Input{Listing: c.Listing, Endpoints: w.Endpoints}
 	if c.clouds != nil {
-		input.Cloud, input.Delegated = c.clouds.native, c.clouds.delegated
+		in.Cloud, in.Delegated = c.clouds.Native, c.clouds.Delegated
 	}
-	w.World = reach.New(input)
+	w.World = reach.New(in)
 	return w
-}
-
-func compareRefs(a, b policy.EntityRef) int {
-	if a.Kind != b.Kind {
-		return int(a.Kind) - int(b.Kind)
-	}
-	if d := strings.Compare(a.Namespace, b.Namespace); d != 0 {
-		return d
-	}
-	return strings.Compare(a.Name, b.Name)
 }
 
 // worldBuilder makes the endpoints.
@@ -106,7 +98,7 @@ func (b *worldBuilder) beside(e policy.Entity) {
 	if b.c.clouds == nil || e.Terminated || e.HostNetwork || e.Kind != policy.KindPod {
 		return
 	}
-	for _, p := range b.c.clouds.seats[e.EntityRef] {
+	for _, p := range b.c.clouds.PointsOf(e.EntityRef) {
 		if b.others[p.Interface.ID] == nil {
 			b.others[p.Interface.ID] = map[netip.Addr]bool{}
 		}
@@ -136,10 +128,7 @@ func (b *worldBuilder) entity(e policy.Entity) {
 			p.Suspended = b.c.accountView().suspended(e.EntityRef, account)
 		}
 	}
-	var seats []trace.Point
-	if b.c.clouds != nil {
-		seats = b.c.clouds.seats[e.EntityRef]
-	}
+	seats := b.c.clouds.PointsOf(e.EntityRef)
 	if at.isCloudVM() && len(seats) > 0 {
 		var seen []string
 		for _, s := range seats {
@@ -246,7 +235,7 @@ func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byt
 
 // strangers adds the interfaces in sight that no entity has: no policy applies to them.
 func (b *worldBuilder) strangers() {
-	for _, s := range b.c.snapshots() {
+	for _, s := range b.c.Objects.Snapshots() {
 		names := map[string]string{}
 		for i := range s.VMs {
 			names[s.VMs[i].ID] = s.VMs[i].Name
@@ -361,10 +350,10 @@ func nameOfEntity(e policy.Entity) string {
 	case policy.KindPod:
 		return "pod/" + e.Namespace + "/" + e.Name
 	}
-	of := standsFor(e.EntityRef)
-	name := of.cloudName(e.Labels)
-	if name == "" && strings.HasPrefix(e.Name, of.prefix()) {
-		name = of.objectName(e.EntityRef)
+	of := imported.KindOf(e.EntityRef)
+	name := of.CloudName(e.Labels)
+	if name == "" && strings.HasPrefix(e.Name, of.Prefix()) {
+		name = of.ObjectName(e.EntityRef)
 	}
 	if name != "" {
 		return string(of) + "/" + e.Namespace + "/" + name
@@ -428,7 +417,7 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 	namespace, name := words[1], words[2]
 	in := func(e *reach.Endpoint) bool {
 		return e.Kind != 0 && (kind.EntityKind == 0 && e.Kind != policy.KindNode || e.Kind == kind.EntityKind) && kind.means(e.EntityRef) &&
-			(namespace == "*" || e.Namespace == namespace) && (kind.standsFor != objectHost || !w.computation.endOf(w.computation.Ends[e.EntityRef]).isCloudVM())
+			(namespace == "*" || e.Namespace == namespace) && (kind.of != imported.Host || !w.computation.endOf(w.computation.Ends[e.EntityRef]).isCloudVM())
 	}
 	switch {
 	case name == "*":
@@ -477,6 +466,17 @@ func (w *World) Sees(r policy.RuleRef) bool { return w.computation.Visible(r) }
 
 // SeesAll is told at Rule.
 func (w *World) SeesAll() bool { return w.computation.view == nil }
+
+// Label is the value of a label of an endpoint; empty if it has none.
+func (w *World) Label(e *reach.Endpoint, key string) string { return w.Labels(e)[key] }
+
+// Labels are the labels of an endpoint, which must not be changed.
+func (w *World) Labels(e *reach.Endpoint) map[string]string {
+	return w.computation.Ends[e.EntityRef].Labels
+}
+
+// Snapshots are what was read of clouds, as far as it may be seen.
+func (w *World) Snapshots() []*cloud.Snapshot { return w.computation.Objects.Snapshots() }
 
 // PolicyOf is a policy as answers show it.
 func PolicyOf(p policy.PolicyRef) analysis.Policy { return explainPolicy(p) }

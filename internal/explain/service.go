@@ -35,7 +35,7 @@ func (who finder) findService(flag, text, namespace, name string) (end, error) {
 		return end{}, wrong(flag, " %q: a Service sends nothing; name a Pod behind it", text)
 	}
 	s := who.c.services().service(policy.NamespacedName{Namespace: namespace, Name: name})
-	if s == nil || !who.c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}) {
+	if s == nil || !who.c.view.Entity(policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}) {
 		return end{}, wrong(flag, " %q: there is no Service of this name", text)
 	}
 	out := end{ref: policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}, service: s}
@@ -115,7 +115,7 @@ func (svc services) throughService(to end, f policy.Flow) (through *frontend, no
 		return nil, "", wrong("to", ": %s has no %s; it has %s", to, flowText(f), portsText(to.service))
 	}
 	for _, s := range svc.c.Objects.Services {
-		if !svc.c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: s.Namespace, Name: s.Name}) {
+		if !svc.c.view.Entity(policy.EntityRef{Kind: policy.KindService, Namespace: s.Namespace, Name: s.Name}) {
 			continue
 		}
 		hasAddress := to.byAddress && slices.Contains(addressesOf(s), to.addresses[0])

@@ -12,6 +12,7 @@ import (
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/convert"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -30,7 +31,7 @@ func TestSet(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "elsewhere", UID: "e", Annotations: map[string]string{setv1alpha1.AnnotationClusters: "{}"}}
 	converted := convert.ClusterNetworkPolicy(from)
 	group := peers.Groups(&converted)[0].ID
-	in := &Objects{
+	in := &input.Objects{
 		Namespaces:      []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}},
 		Pods:            []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{PodIP: "10.2.0.7", PodIPs: []corev1.PodIP{{IP: "10.2.0.7"}}}}},
 		ClusterPolicies: []*v1beta1.ClusterNetworkPolicy{from},

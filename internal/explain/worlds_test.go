@@ -22,6 +22,9 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/selection"
+	"github.com/nephele-io/nephele/internal/explain/imported"
+	"github.com/nephele-io/nephele/internal/explain/input"
+	"github.com/nephele-io/nephele/internal/explain/placement"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 )
@@ -66,7 +69,7 @@ func TestReachIsWhatExplainWants(t *testing.T) {
 type drawnWorld struct {
 	*rand.Rand
 	seed uint64
-	in   Objects
+	in   input.Objects
 	// hosts counts the addresses of each network that are taken.
 	hosts     map[string]int
 	blocks    int
@@ -116,7 +119,7 @@ func drawWorld(seed uint64) *drawnWorld {
 		}
 	}
 	w.in.Accounts = []*cloudv1alpha1.CloudProviderAccount{account}
-	w.in.Observed = []ObservedAccount{{Key: "n0/a", Snapshots: []*cloud.Snapshot{w.near, w.far}, VMs: w.refs, Services: w.natives}}
+	w.in.Observed = []input.Account{{Key: "n0/a", Snapshots: []*cloud.Snapshot{w.near, w.far}, VMs: w.refs, Services: w.natives}}
 	for i := range 2 + w.IntN(4) {
 		w.policy(i)
 	}
@@ -429,7 +432,7 @@ func (w *drawnWorld) compare(t *testing.T, seen map[string]int) {
 	world := c.World(true)
 	flows := world.Reach(reach.Question{From: reach.Everybody(), To: reach.Everybody(), Refused: true})
 	var ends []end
-	for _, ref := range slices.SortedFunc(keysOf(c.Ends), compareRefs) {
+	for _, ref := range slices.SortedFunc(keysOf(c.Ends), placement.Compare) {
 		ends = append(ends, c.endOf(c.Ends[ref]))
 	}
 	for i := range world.Endpoints { // machines that nothing has imported, by their addresses
@@ -489,7 +492,7 @@ func (w *drawnWorld) comparePair(t *testing.T, c *Computation, world *World, flo
 			if source, destination, public = one.now.SeenSource, p.dst.Public, true; !source.IsValid() {
 				continue // it is seen with the address of a gateway that is not known
 			}
-			if c.clouds.now.Connected(p.src.Network(), p.dst.Network()) {
+			if c.clouds.Now.Connected(p.src.Network(), p.dst.Network()) {
 				continue // by addresses that rules for machines in sight do not name
 			}
 		}
@@ -568,7 +571,7 @@ func word(e end) string {
 	case !e.isCloudVM():
 		return "host"
 	}
-	return string(standsFor(e.ref))
+	return string(imported.KindOf(e.ref))
 }
 
 // endpointAt is the endpoint of an end with an address.

@@ -51,7 +51,7 @@ type Beginning uint8
 const (
 	// BeginsUnknown: the record does not show it.
 	BeginsUnknown Beginning = iota
-	// BeginsSource: the packets are those of the end that began it.
+	// BeginsSource: the packets are from the end that began it.
 	BeginsSource
 	// BeginsDestination: the packets are answers.
 	BeginsDestination

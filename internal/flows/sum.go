@@ -9,7 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// DefaultTuples is how many connections a Summer holds at once, unless it is told another number.
+// DefaultTuples is how many connections a Summer holds at once, unless it is given another number.
 // Each takes about 300 bytes.
 const DefaultTuples = 1_000_000
 

@@ -40,7 +40,7 @@ type authorRing struct {
 	known map[admitted]v1alpha1.RevisionAuthor
 }
 
-// NewAuthors returns an Authors that knows nobody.
+// NewAuthors returns an Authors that knows no one.
 func NewAuthors() *Authors {
 	return &Authors{kinds: newKindTable(), namespaces: map[string]*authorRing{}}
 }
@@ -67,7 +67,7 @@ func (a *Authors) Admitted(group, resource string, object []byte, user string) {
 	a.put(o.GetNamespace(), admitted{o.GetUID(), c.hash}, v1alpha1.RevisionAuthor{User: cut(user), Manager: lastManager(o)})
 }
 
-// deletion stands for the content of an object that is deleted.
+// deletion represents the content of an object that is deleted.
 const deletion = "deleted"
 
 // Deleted notes that a user may delete an object.
@@ -109,7 +109,7 @@ func (a *Authors) put(namespace string, key admitted, author v1alpha1.RevisionAu
 	}
 }
 
-// of returns who was let make this version; false if nobody saw it.
+// of returns who was let make this version; false if no one saw it.
 func (a *Authors) of(namespace string, key admitted) (v1alpha1.RevisionAuthor, bool) {
 	if a == nil {
 		return v1alpha1.RevisionAuthor{}, false

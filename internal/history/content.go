@@ -67,8 +67,8 @@ func (k kind) revised(o client.Object) v1alpha1.RevisedObject {
 	return v1alpha1.RevisedObject{Group: k.Group, Version: k.Version, Kind: k.Kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 }
 
-// heeded are the annotations of an object that mean something to Nephele.
-func heeded(o client.Object) map[string]string {
+// applied are the annotations of an object that mean something to Nephele.
+func applied(o client.Object) map[string]string {
 	var out map[string]string
 	for key, value := range o.GetAnnotations() {
 		if strings.HasPrefix(key, ours) {
@@ -84,7 +84,7 @@ func heeded(o client.Object) map[string]string {
 // fingerprint tells versions of one object apart without looking at all of it: the API server
 // counts specs, and nothing else.
 func fingerprint(o client.Object) string {
-	notes := heeded(o)
+	notes := applied(o)
 	if len(notes) == 0 {
 		return fmt.Sprint(o.GetGeneration())
 	}
@@ -110,7 +110,7 @@ func (k kind) contentOf(o client.Object) (content, error) {
 	if err != nil {
 		return content{}, fmt.Errorf("convert %s %s: %w", k.Kind.Kind, o.GetName(), err)
 	}
-	counts, err := json.Marshal(map[string]any{"spec": fields["spec"], "annotations": heeded(o)})
+	counts, err := json.Marshal(map[string]any{"spec": fields["spec"], "annotations": applied(o)})
 	if err != nil {
 		return content{}, fmt.Errorf("encode %s %s: %w", k.Kind.Kind, o.GetName(), err)
 	}
@@ -122,7 +122,7 @@ func (k kind) contentOf(o client.Object) (content, error) {
 	if len(o.GetLabels()) > 0 {
 		meta["labels"] = o.GetLabels()
 	}
-	if notes := heeded(o); len(notes) > 0 {
+	if notes := applied(o); len(notes) > 0 {
 		meta["annotations"] = notes
 	}
 	whole, err := json.Marshal(map[string]any{"apiVersion": k.GroupVersion().String(), "kind": k.Kind.Kind, "metadata": meta, "spec": fields["spec"]})

@@ -1,17 +1,16 @@
-// Package history keeps what policies, groups and tiers were: one revision, an object of
-// nephele.io, for each change of one, with who made it, as far as that is known, and what became of
-// it.
+// Package history keeps former versions of policies, groups and tiers: one revision, an object of
+// nephele.io, for each change, with its author as far as that is known, and its outcome.
 //
-// It owns the revisions: nobody else writes them, and it never acts on one. It is told of objects
-// by those who watch them anyway, of authors by admission, and of calls by the record of changes;
-// none of them waits for it, and what it cannot write it tries again without keeping more than
-// there is.
+// It owns the revisions: nothing else writes them, and it never acts on one. The controller's
+// informers report objects to it, admission reports authors, and the record of changes reports
+// calls. None of these waits for it. A revision that it cannot write it tries again, within a bound
+// of memory.
 //
-// A revision is made where the content differs from that of the last one of the same object (by
-// UID), so that neither a restart nor a watch that begins anew makes one. What changes too fast is
-// summed up, each object and all of them together have a rate, and revisions are bounded by object,
-// in number and in bytes. When there are too many, those of the namespace with the most go first:
-// nobody pushes out the history of others.
+// A change becomes a revision if the content differs from that of the last revision of the same
+// object (by UID), so neither a restart nor a new watch makes one. Fast changes are merged: each
+// object, and all of them together, have a rate. Revisions are bounded by object, in number and in
+// bytes. Beyond a bound, the oldest of the namespace with the most go first, so that no namespace
+// pushes out the history of another.
 //
 // Concurrency: the methods of a Recorder may be called from any number of goroutines; one
 // goroutine, that of Start, writes.

@@ -22,7 +22,7 @@ type Bounds struct {
 	Bytes int64
 }
 
-// DefaultBounds are those that nobody has changed.
+// DefaultBounds are those that no one has changed.
 func DefaultBounds() Bounds { return Bounds{PerObject: 20, Total: 20000, Bytes: 64 << 20} }
 
 // name is what numbers are counted by: objects that had the same name follow one another.
@@ -42,12 +42,12 @@ type entry struct {
 type line struct {
 	object  v1alpha1.RevisedObject
 	entries []entry // by number
-	// hash is that of the last one, and gone says that it tells of the deletion.
+	// hash is that of the last one, and gone says that it reports the deletion.
 	hash string
 	gone bool
-	// told is what stands in the status of the last one.
-	told  result
-	calls calls
+	// reported is what stands in the status of the last one.
+	reported result
+	calls    calls
 	// generation and author are those of the last one.
 	generation int64
 	author     string
@@ -86,7 +86,7 @@ func (x *index) add(key client.ObjectKey, s *v1alpha1.RevisionSpec, status *v1al
 	if at == len(l.entries)-1 {
 		l.hash, l.gone, l.generation = s.Hash, s.Change == v1alpha1.RevisionDeleted, s.Generation
 		l.author = s.Author.User
-		l.told = result{status.Phase, status.VMs, status.Message}
+		l.reported = result{status.Phase, status.VMs, status.Message}
 		l.calls = callsFrom(status.Accounts)
 	}
 	n := nameOf(s.Object)
@@ -133,7 +133,7 @@ func (x *index) excess(b Bounds, changed *line) []entry {
 	return out
 }
 
-// largest is the namespace that has the most of what there is too much of; empty stands for objects
+// largest is the namespace that has the most of what there is too much of; empty represents objects
 // without one.
 func (x *index) largest(b Bounds) string {
 	best, most := "", int64(-1)

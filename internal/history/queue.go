@@ -82,7 +82,7 @@ func (h *waitHeap) Pop() any {
 	return last
 }
 
-// queue gives subjects their turn: namespace by namespace, so that nobody waits for the noise of
+// queue gives subjects their turn: namespace by namespace, so that no one waits for the noise of
 // another. It is not safe for concurrent use.
 type queue struct {
 	lanes map[string][]types.UID

@@ -57,7 +57,7 @@ func (f Filter) takes(r *Revision) bool {
 type NotRead struct{ Reasons []string }
 
 // List reads the revisions that a filter takes, the youngest first. What the reader may not see is
-// told, unless it is all there is.
+// reported, unless it is all there is.
 func List(ctx context.Context, c client.Reader, f Filter) ([]Revision, NotRead, error) {
 	var out []Revision
 	var missing NotRead
@@ -209,7 +209,7 @@ func Shown(o *unstructured.Unstructured) *unstructured.Unstructured {
 	out.SetNamespace(o.GetNamespace())
 	out.SetName(o.GetName())
 	out.SetLabels(o.GetLabels())
-	if notes := heeded(o); len(notes) > 0 {
+	if notes := applied(o); len(notes) > 0 {
 		out.SetAnnotations(notes)
 	}
 	if spec, ok := o.DeepCopy().Object["spec"]; ok {

@@ -80,7 +80,7 @@ type Recorder struct {
 	absent bool
 }
 
-// New returns a Recorder that keeps nothing until Start, but takes what it is told.
+// New returns a Recorder that keeps nothing until Start, but takes what it is given.
 func New(o Options) *Recorder {
 	return &Recorder{
 		Options: o, kinds: newKindTable(), wake: make(chan struct{}, 1), limit: rate.NewLimiter(writesPerSecond, writesAtOnce),
@@ -88,8 +88,8 @@ func New(o Options) *Recorder {
 	}
 }
 
-// Changed tells of an object that is new or has changed, its status included. The object is kept
-// and must not be modified.
+// Changed reports an object that is new or has changed, its status included. The object is kept and
+// must not be modified.
 func (r *Recorder) Changed(o client.Object) {
 	k, ok := r.kinds.of(o)
 	if !ok {
@@ -119,7 +119,7 @@ func (r *Recorder) Changed(o client.Object) {
 	}
 	if decided && (!s.decided || s.result != found) {
 		s.result, s.decided = found, true
-		r.owe(s)
+		r.schedule(s)
 	}
 }
 
@@ -134,7 +134,7 @@ func (k kind) called(o client.Object) string {
 	return string(k.Policy) + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// Deleted tells of an object that is gone.
+// Deleted reports an object that is gone.
 func (r *Recorder) Deleted(o client.Object) {
 	k, ok := r.kinds.of(o)
 	if !ok {
@@ -159,16 +159,16 @@ func (r *Recorder) Deleted(o client.Object) {
 	r.enqueue(s)
 }
 
-// Synced tells that all objects that there are have been told of: what the history knows beyond
+// Synced tells that all objects that there are have been reported: what the history knows beyond
 // them was deleted in between, and what comes from now on is new.
 func (r *Recorder) Synced() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.synced, r.unburied = true, true
-	r.poke()
+	r.trigger()
 }
 
-// Called tells of a call that changed, or failed to change, something in a cloud for the sake of a
+// Called reports a call that changed, or failed to change, something in a cloud for the sake of a
 // policy, which is given as the record of changes names it. Failure says why it did not succeed,
 // empty if it did.
 func (r *Recorder) Called(account, policy, call, failure string) {
@@ -188,9 +188,9 @@ func (r *Recorder) Called(account, policy, call, failure string) {
 	if l := r.index.lines[s.uid]; l != nil {
 		l.calls.add(account, call, failure)
 		if failure == "" {
-			r.oweIn(s, callsSettle)
+			r.scheduleIn(s, callsSettle)
 		} else {
-			r.owe(s)
+			r.schedule(s)
 		}
 	}
 }
@@ -229,23 +229,23 @@ func (r *Recorder) enqueue(s *subject) {
 	}
 	s.queued = true
 	r.queue.add(s.versions[0].object.GetNamespace(), s.uid)
-	r.poke()
+	r.trigger()
 }
 
-// owe notes that the result of a subject is to be written. It needs mu.
-func (r *Recorder) owe(s *subject) { r.oweIn(s, resultSettles) }
+// schedule notes that the result of a subject is to be written. It needs mu.
+func (r *Recorder) schedule(s *subject) { r.scheduleIn(s, resultSettles) }
 
-// oweIn notes that the result of a subject is to be written after a time, if it is not before. It
-// needs mu.
-func (r *Recorder) oweIn(s *subject, settles time.Duration) {
+// scheduleIn notes that the result of a subject is to be written after a time, if it is not before.
+// It needs mu.
+func (r *Recorder) scheduleIn(s *subject, settles time.Duration) {
 	at := r.Clock.Now().Add(settles)
-	if due, owed := r.results[s.uid]; !owed || at.Before(due) {
+	if due, scheduled := r.results[s.uid]; !scheduled || at.Before(due) {
 		r.results[s.uid] = at
-		r.poke()
+		r.trigger()
 	}
 }
 
-func (r *Recorder) poke() {
+func (r *Recorder) trigger() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -280,7 +280,7 @@ func (r *Recorder) Start(ctx context.Context) error {
 	return nil
 }
 
-// failed tells of a failure and returns how long to wait.
+// failed reports a failure and returns how long to wait.
 func (r *Recorder) failed(err error) time.Duration {
 	if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		r.Log.Error(err, "The history of policies cannot be kept now, trying again")
@@ -336,9 +336,9 @@ func (r *Recorder) step(ctx context.Context, now time.Time) (did bool, wait time
 		did, err := r.record(ctx, s, v)
 		return did, 0, err
 	}
-	uid, until, ok := r.owed(now)
+	uid, until, ok := r.scheduled(now)
 	if ok {
-		return true, 0, r.tell(ctx, uid)
+		return true, 0, r.report(ctx, uid)
 	}
 	wait = idle
 	r.mu.Lock()
@@ -415,7 +415,7 @@ func (r *Recorder) endTurn(s *subject, done bool) {
 		}
 		s.versions = append([]version(nil), s.versions[1:]...)
 		if s.decided && len(s.versions) == 0 {
-			r.owe(s)
+			r.schedule(s)
 		}
 	}
 	if len(s.versions) > 0 {
@@ -455,7 +455,7 @@ func (r *Recorder) record(ctx context.Context, s *subject, v version) (bool, err
 		Object: s.kind.revised(v.object), Change: v.change, Generation: v.object.GetGeneration(), Merged: v.merged, Time: metav1.NewTime(v.seen),
 	}
 	if l != nil && v.change == v1alpha1.RevisionFound {
-		spec.Change = v1alpha1.RevisionChanged // while nobody looked
+		spec.Change = v1alpha1.RevisionChanged // while no one looked
 	}
 	if !gone {
 		if err := pack(c, &spec); err != nil {
@@ -486,7 +486,7 @@ func (r *Recorder) record(ctx context.Context, s *subject, v version) (bool, err
 	l = r.index.add(key, &spec, &v1alpha1.RevisionStatus{})
 	if len(s.versions) == 1 && len(s.calls) > 0 {
 		l.calls = s.calls
-		r.owe(s)
+		r.schedule(s)
 	}
 	r.doomed = append(r.doomed, r.index.excess(r.Bounds, l)...)
 	r.Metrics.kept(r.index.all, r.index.size)
@@ -587,8 +587,9 @@ func (r *Recorder) remove(ctx context.Context) error {
 	return nil
 }
 
-// owed returns a subject whose result is to be written now, or else the next time at which one is.
-func (r *Recorder) owed(now time.Time) (uid types.UID, next time.Time, ok bool) {
+// scheduled returns a subject whose result is to be written now, or else the next time at which one
+// is.
+func (r *Recorder) scheduled(now time.Time) (uid types.UID, next time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for uid, at := range r.results {
@@ -603,15 +604,15 @@ func (r *Recorder) owed(now time.Time) (uid types.UID, next time.Time, ok bool) 
 	return "", next, false
 }
 
-// tell writes the result of a subject to its last revision.
-func (r *Recorder) tell(ctx context.Context, uid types.UID) error {
+// report writes the result of a subject to its last revision.
+func (r *Recorder) report(ctx context.Context, uid types.UID) error {
 	r.mu.Lock()
 	s, l := r.subjects[uid], r.index.lines[uid]
 	if s == nil || l == nil || len(l.entries) == 0 || len(s.versions) > 0 {
 		r.mu.Unlock()
 		return nil // it will be owed again once its version is recorded
 	}
-	key, became := l.entries[len(l.entries)-1].key, l.told
+	key, became := l.entries[len(l.entries)-1].key, l.reported
 	if s.decided {
 		became = s.result
 	}
@@ -636,12 +637,12 @@ func (r *Recorder) tell(ctx context.Context, uid types.UID) error {
 		r.Log.Error(err, "A result is not kept in the history", "revision", key.String())
 	default:
 		r.mu.Lock()
-		r.owe(s)
+		r.schedule(s)
 		r.mu.Unlock()
 		return fmt.Errorf("write the result into revision %s: %w", key, err)
 	}
 	r.mu.Lock()
-	l.told = became
+	l.reported = became
 	r.mu.Unlock()
 	return nil
 }
@@ -683,7 +684,7 @@ func (r *Recorder) pages(ctx context.Context, list client.ObjectList, next func(
 	}
 }
 
-// bury notes what was deleted while nobody looked, once it is known what there is.
+// bury notes what was deleted while no one looked, once it is known what there is.
 func (r *Recorder) bury() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

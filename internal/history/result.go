@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxAccounts and maxCallNames bound what is told of calls, maxMessage the length of texts.
+	// maxAccounts and maxCallNames bound what is reported about calls, maxMessage the length of
+	// texts.
 	maxAccounts  = 32
 	maxCallNames = 16
 	maxMessage   = 1024
@@ -51,14 +52,14 @@ func policyResult(generation int64, s *antreav1beta1.NetworkPolicyStatus) (resul
 		return result{}, false
 	}
 	out := result{phase: string(s.Phase), vms: s.VMs, message: s.Message}
-	var said []string
+	var stated []string
 	for _, c := range s.Conditions {
 		if c.Message != "" && (c.Status != metav1.ConditionTrue || out.message == "") {
-			said = append(said, c.Message)
+			stated = append(stated, c.Message)
 		}
 	}
-	if len(said) > 0 {
-		out.message = strings.Join(said, "; ") // the status itself has it in short
+	if len(stated) > 0 {
+		out.message = strings.Join(stated, "; ") // the status itself has it in short
 	}
 	return out.bounded(), true
 }

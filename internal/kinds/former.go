@@ -23,7 +23,7 @@ func FormerVersions(group, kind string) []string {
 }
 
 // ListBlock makes the block of addresses that a ClusterGroup of v1alpha2 may have the list that it
-// is in all others, and reports whether there was one. A group that has both stays as it is: nobody
+// is in all others, and reports whether there was one. A group that has both stays as it is: no one
 // says which of them is meant.
 func ListBlock(object map[string]any) bool {
 	spec, _ := object["spec"].(map[string]any)

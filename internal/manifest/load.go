@@ -57,7 +57,7 @@ func Parse(name string, content []byte, most int) (*Set, error) {
 	return l.set, nil
 }
 
-// Load reads files and directories (all .yaml, .yml and .json files below them); "-" stands for
+// Load reads files and directories (all .yaml, .yml and .json files below them); "-" represents
 // stdin. It fails with an *InputError that lists everything that cannot be read as what it says it
 // is.
 func Load(paths []string, stdin io.Reader) (*Set, error) {

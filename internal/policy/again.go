@@ -131,9 +131,11 @@ func (x *nameIndex) each(f func(*entity) bool) bool {
 			return false
 		}
 	}
-	for _, it := range x.byName {
-		if !f(it) {
-			return false
+	if x.many != nil {
+		for it := range x.many.All() {
+			if !f(it) {
+				return false
+			}
 		}
 	}
 	return true

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/table"
 )
 
 // Changes is what one Commit changed. Objects that are new are described one by one, while somebody
@@ -98,22 +100,22 @@ func (c *Changes) sort() {
 	}
 }
 
-// wholeSpan returns the keys of a reach, spelled once.
-func (c *Changes) wholeSpan(r *reach) []string {
+// wholeSpan returns the keys of a reach, spelled once, and their number among those that are.
+func (c *Changes) wholeSpan(r *reach) (keys []string, number uint32) {
 	if r.spelled.serial != c.serial {
 		r.spelled.serial, r.spelled.at = c.serial, uint32(len(c.keys))
-		c.keys = append(c.keys, c.hosts.keys(r.hostSpan()))
+		c.keys = table.Append(c.keys, c.hosts.keys(r.hostSpan()))
 	}
-	return c.keys[r.spelled.at]
+	return c.keys[r.spelled.at], r.spelled.at + 1
 }
 
 // wholeSpanOf returns the keys of a group: those of its reach where it has just one, and they are
 // the same.
-func (c *Changes) wholeSpanOf(g *group) []string {
+func (c *Changes) wholeSpanOf(g *group) (keys []string, number uint32) {
 	if r := g.reaches.one; r != nil && (g.role == AddressGroup || r.several == nil) {
 		return c.wholeSpan(r)
 	}
-	return c.hosts.keys(&g.hosts)
+	return c.hosts.keys(&g.hosts), 0
 }
 
 // Groups goes through the changes of groups of a role. Each, with its lists of members, is good
@@ -137,7 +139,8 @@ func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
 			} else {
 				members = g.appendUnsorted(members)
 			}
-			fresh = GroupDelta{Change: Added, Role: role, Name: g.name, UID: g.uidOf(), Added: members, SpanAdded: c.wholeSpanOf(g)}
+			fresh = GroupDelta{Change: Added, Role: role, Name: g.name, UID: g.uidOf(), Added: members}
+			fresh.SpanAdded, fresh.SpanNumber = c.wholeSpanOf(g)
 			if !yield(&fresh) {
 				return
 			}
@@ -158,7 +161,8 @@ func (c *Changes) Policies() iter.Seq[*PolicyDelta] {
 		}
 		var fresh PolicyDelta
 		for _, p := range c.freshPolicies {
-			fresh = PolicyDelta{Change: Added, Policy: p.out, SpanAdded: c.wholeSpan(p.reach)}
+			fresh = PolicyDelta{Change: Added, Policy: p.out}
+			fresh.SpanAdded, fresh.SpanNumber = c.wholeSpan(p.reach)
 			if !yield(&fresh) {
 				return
 			}
@@ -189,6 +193,7 @@ func (c *Changes) Delta() *Delta {
 	d.AppliedToGroups = c.listGroups(AppliedToGroup, appliedToGroups)
 	d.Policies = slices.Grow(d.Policies, policies)
 	for p := range c.Policies() {
+		p.SpanNumber = 0
 		d.Policies = append(d.Policies, *p)
 	}
 	slices.SortFunc(d.Policies, func(a, b PolicyDelta) int { return strings.Compare(a.Policy.Source.UID, b.Policy.Source.UID) })
@@ -198,6 +203,7 @@ func (c *Changes) Delta() *Delta {
 func (c *Changes) listGroups(role GroupRole, n int) []GroupDelta {
 	out := slices.Grow([]GroupDelta(nil), n)
 	for g := range c.Groups(role) {
+		g.SpanNumber = 0
 		if g.Change == Added {
 			g.Added = slices.Clone(g.Added)
 			slices.SortFunc(g.Added, compareMembers)

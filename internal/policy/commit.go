@@ -48,7 +48,7 @@ func (e *Engine) sweepGroups(c *Changes) {
 		}
 		g.dirty = false
 		if !g.fresh {
-			g.span.keep(g.hostSpan())
+			g.span.keep(&e.spares, g.hostSpan())
 			c.groups[g.role] = append(c.groups[g.role], GroupDelta{
 				Change: Removed, Role: g.role, Name: g.name, UID: g.uidOf(), SpanRemoved: e.hostTable.keysOf(g.span.former),
 			})
@@ -92,8 +92,8 @@ func (e *Engine) updateAppliedToGroups(c *Changes) {
 			e.countMembers(g)
 		default:
 			out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
-			out.Added, out.Removed = g.resolve(&e.pending, func(m *Member, n int32) { e.shift(g, e.hosts[m.Host], n) })
-			out.SpanAdded, out.SpanRemoved = g.span.take(e.hostTable, &g.hosts)
+			out.Added, out.Removed = g.resolve(&e.spares, func(m *Member, n int32) { e.shift(g, e.hosts[m.Host], n) })
+			out.SpanAdded, out.SpanRemoved = g.span.take(&e.spares, e.hostTable, &g.hosts)
 			c.update(&out, g.replaced)
 		}
 	}
@@ -140,8 +140,8 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 			continue
 		}
 		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
-		out.Added, out.Removed = g.resolve(&e.pending, func(*Member, int32) {})
-		out.SpanAdded, out.SpanRemoved = g.span.take(e.hostTable, g.hostSpan())
+		out.Added, out.Removed = g.resolve(&e.spares, func(*Member, int32) {})
+		out.SpanAdded, out.SpanRemoved = g.span.take(&e.spares, e.hostTable, g.hostSpan())
 		c.update(&out, g.replaced)
 	}
 }
@@ -150,7 +150,7 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 // reach changed.
 func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
 	for _, r := range e.dirtyReaches {
-		added, removed := r.span.take(e.hostTable, r.hostSpan())
+		added, removed := r.span.take(&e.spares, e.hostTable, r.hostSpan())
 		if len(added)+len(removed) == 0 {
 			continue
 		}

@@ -19,7 +19,7 @@
 //   - to do no I/O, and to use neither clock, goroutines nor randomness. Equal inputs give equal
 //     Deltas, in equal order.
 //
-// What is held, and what follows from it, one file each:
+// What is held, and what follows from it, step by step: entities, cells, groups, spans, deltas.
 //
 //   - world.go: a namespace has by kind its entities by name and its cells. A cell is the entities
 //     of one label set (labels.go, each set held once), in a list in which each knows its place. An
@@ -59,6 +59,9 @@
 //   - Commit: what is pending, log of the hosts of a group for each member that changes its host,
 //     and for each host that comes or goes the reaches and address groups that depend on the group.
 //     A new group costs its members.
+//   - Memory: 1.5 KB for a single change among 25,000 Namespaces with three policies each, with all
+//     that receive it (TestSingleChangesAllocateLittle). What a Commit needs for itself is used
+//     again (spares, Changes).
 //
 // Values passed to Put must not be modified afterwards. Values handed out (Delta, ComputedPolicy,
 // Member) are shared with the Engine and with other receivers and must not be modified by anybody;

@@ -80,11 +80,11 @@ type Engine struct {
 	atgScratch []*group
 	// tally counts members by the ids of hosts.
 	tally []int32
-	// pending are lists for groups; last is what the last Commit returned, to be used again, if it
-	// is small.
-	pending pendingLists
-	last    *Changes
-	slabs   slabs
+	// spares are lists for groups and reaches; last is what the last Commit returned, to be used
+	// again, if it is small.
+	spares spares
+	last   *Changes
+	slabs  slabs
 }
 
 // New returns an Engine that knows the system tiers and nothing else.

@@ -65,7 +65,7 @@ func (e *Engine) note(g *group, x *entity, was *Member) {
 		return
 	}
 	if g.pending == nil {
-		g.pending = e.pending.take()
+		g.pending = e.spares.takeList()
 	}
 	if n := len(g.pending); n >= maxFree && n == cap(g.pending) {
 		// However often an entity changes before the next Commit, it is in there about twice.
@@ -90,24 +90,44 @@ type pendingMember struct {
 	was    *Member
 }
 
-// pendingLists are lists that groups need no more, for others that do.
-type pendingLists struct{ free [][]pendingMember }
+// spares are what groups and reaches need while something is under way, from those that need it no
+// more for those that do.
+type spares struct {
+	lists   [][]pendingMember
+	records []*spanRecord
+}
 
-// maxFree is the number of lists that are kept, and the length up to which they are.
+// maxFree is the number of each that are kept, and the length up to which their lists are.
 const maxFree = 64
 
-func (l *pendingLists) take() []pendingMember {
-	if n := len(l.free); n > 0 {
-		list := l.free[n-1]
-		l.free = l.free[:n-1]
+func (s *spares) takeList() []pendingMember {
+	if n := len(s.lists); n > 0 {
+		list := s.lists[n-1]
+		s.lists = s.lists[:n-1]
 		return list
 	}
 	return make([]pendingMember, 0, 4)
 }
 
-func (l *pendingLists) give(list []pendingMember) {
-	if cap(list) > 0 && cap(list) <= maxFree && len(l.free) < maxFree {
-		l.free = append(l.free, scratchOf(list))
+func (s *spares) giveList(list []pendingMember) {
+	if cap(list) > 0 && cap(list) <= maxFree && len(s.lists) < maxFree {
+		s.lists = append(s.lists, scratchOf(list))
+	}
+}
+
+func (s *spares) takeRecord() *spanRecord {
+	if n := len(s.records); n > 0 {
+		r := s.records[n-1]
+		s.records = s.records[:n-1]
+		return r
+	}
+	return &spanRecord{hosts: make([]hostBefore, 0, 2)}
+}
+
+func (s *spares) giveRecord(r *spanRecord) {
+	if cap(r.hosts) <= maxFree && len(s.records) < maxFree {
+		*r = spanRecord{hosts: r.hosts[:0]}
+		s.records = append(s.records, r)
 	}
 }
 
@@ -232,7 +252,7 @@ func (e *Engine) forget(g *group) {
 	} else {
 		delete(e.serviceGroups, g.name)
 	}
-	e.pending.give(g.pending)
+	e.spares.giveList(g.pending)
 	g.pending = nil
 }
 
@@ -280,7 +300,7 @@ func (g *group) appendUnsorted(to []*Member) []*Member {
 
 // resolve turns the pending entities of a group that is not fresh into added and removed members,
 // and calls count for every member that came to (1) or left (-1) a host.
-func (g *group) resolve(lists *pendingLists, count func(*Member, int32)) (added, removed []*Member) {
+func (g *group) resolve(to *spares, count func(*Member, int32)) (added, removed []*Member) {
 	g.pending = firstNotes(g.pending)
 	for _, p := range g.pending {
 		x, was := p.entity, p.was
@@ -307,7 +327,7 @@ func (g *group) resolve(lists *pendingLists, count func(*Member, int32)) (added,
 			}
 		}
 	}
-	lists.give(g.pending)
+	to.giveList(g.pending)
 	g.pending = nil
 	slices.SortFunc(added, compareMembers)
 	slices.SortFunc(removed, compareMembers)

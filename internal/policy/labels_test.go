@@ -29,3 +29,40 @@ func TestManyLabels(t *testing.T) {
 		}
 	}
 }
+
+// Sets that are found by the map that Pods share are those that are found by what it says, also
+// when nobody has one any more and somebody asks for it again.
+func TestLabelsOfOneMap(t *testing.T) {
+	table := labelTable{sets: map[string]*labelSet{}, slabs: &slabs{}}
+	account := label{serviceAccountLabel, "default"}
+	for i := range 3 {
+		var maps []map[string]string
+		for n := range 200 {
+			maps = append(maps, map[string]string{"app": fmt.Sprint(n % 150)})
+		}
+		var held []*labelSet
+		for range 2 {
+			for _, m := range maps {
+				s := table.acquire(m, account)
+				if again := table.acquire(map[string]string{"app": m["app"]}, account); again != s {
+					t.Fatalf("round %d: %v has two sets", i, m)
+				}
+				if app, _ := s.get("app"); app != m["app"] {
+					t.Fatalf("round %d: %v is taken for app %s", i, m, app)
+				}
+				if other := table.acquire(m, label{serviceAccountLabel, "other"}); other == s {
+					t.Fatalf("round %d: two accounts have one set", i)
+				} else {
+					table.release(other)
+				}
+				held = append(held, s, s)
+			}
+		}
+		for _, s := range held {
+			table.release(s)
+		}
+		if len(table.sets) != 0 {
+			t.Fatalf("round %d: %d sets are left", i, len(table.sets))
+		}
+	}
+}

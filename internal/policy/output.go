@@ -180,6 +180,9 @@ type PolicyDelta struct {
 	// Added, SpanAdded is the whole span; if Removed, SpanRemoved is.
 	SpanAdded   []string
 	SpanRemoved []string
+	// SpanNumber, unless it is 0, is the same for all of the Changes that are Added with the same
+	// SpanAdded. There is none in a Delta.
+	SpanNumber uint32
 }
 
 // GroupDelta is the change of one group.
@@ -199,9 +202,10 @@ type GroupDelta struct {
 	// with different hosts; For gives each enforcer its part.
 	Added   []*Member
 	Removed []*Member
-	// SpanAdded and SpanRemoved are as in PolicyDelta.
+	// SpanAdded, SpanRemoved and SpanNumber are as in PolicyDelta.
 	SpanAdded   []string
 	SpanRemoved []string
+	SpanNumber  uint32
 }
 
 // Problem says what is wrong with a policy or group. A policy with a problem has no computed form.

@@ -69,7 +69,7 @@ func (g *givenPolicy) Policy(*Policy) *Policy { return (*Policy)(g) }
 func (e *Engine) touchPolicy(p *policyState) {
 	if !p.dirty {
 		p.dirty = true
-		e.dirtyPolicies = append(e.dirtyPolicies, p)
+		e.dirtyPolicies = table.Append(e.dirtyPolicies, p)
 	}
 }
 
@@ -107,6 +107,9 @@ func (e *Engine) DeletePolicy(uid string) {
 // updatePolicies computes the dirty policies again.
 func (e *Engine) updatePolicies() []*policyState {
 	done := e.dirtyPolicies
+	if !e.slabs.closed {
+		e.dirtyGroups = slices.Grow(e.dirtyGroups, 2*len(done)) // most have two
+	}
 	for _, p := range done {
 		p.dirty = false
 		var t translation

@@ -193,7 +193,7 @@ func (e *Engine) join(r *reach, p *policyState, ags []*group) {
 	for _, g := range ags {
 		if r.ags.add(g, 1) == 1 {
 			if !g.fresh {
-				g.span.keep(g.hostSpan())
+				g.span.keep(&e.spares, g.hostSpan())
 			}
 			g.reaches.insert(r)
 			e.touch(g)
@@ -214,7 +214,7 @@ func (e *Engine) quit(r *reach, at int32, ags []*group) {
 			continue
 		}
 		if !g.fresh {
-			g.span.keep(g.hostSpan())
+			g.span.keep(&e.spares, g.hostSpan())
 		}
 		if g.counting && g.reaches.many[r] {
 			for _, c := range r.hostSpan().list {
@@ -258,7 +258,7 @@ func (e *Engine) shift(g *group, h *host, n int32) {
 		return
 	}
 	if !g.fresh {
-		g.span.flip(h.id, before)
+		g.span.flip(&e.spares, h.id, before)
 	}
 	g.reaches.each(func(r *reach) {
 		if r.fresh {
@@ -280,7 +280,7 @@ func (e *Engine) shift(g *group, h *host, n int32) {
 
 // flipReach carries a host that came to or went from a reach on to its address groups.
 func (e *Engine) flipReach(r *reach, id uint32, was bool) {
-	r.span.flip(id, was)
+	r.span.flip(&e.spares, id, was)
 	if !r.dirty {
 		r.dirty = true
 		e.dirtyReaches = append(e.dirtyReaches, r)
@@ -299,7 +299,7 @@ func (e *Engine) flipReach(r *reach, id uint32, was bool) {
 			}
 		}
 		if !g.fresh {
-			g.span.flip(id, was)
+			g.span.flip(&e.spares, id, was)
 		}
 		e.touch(g)
 	})

@@ -106,6 +106,9 @@ func (x *selectionTable) find(t *terms) (s *selection, hash uint32) {
 	hash = x.HashBytes(x.text)
 	return x.Find(hash, func(s *selection) bool {
 		made := s.terms()
+		if made == *t {
+			return true
+		}
 		x.other = made.appendNormalized(x.other[:0])
 		return bytes.Equal(x.text, x.other)
 	}), hash

@@ -116,10 +116,8 @@ type spanChange struct{ *spanRecord }
 type spanRecord struct {
 	whole  bool
 	former []uint32
-	// hosts has the first note of each host, and perhaps later ones; room is where a few of them
-	// are.
+	// hosts has the first note of each host, and perhaps later ones.
 	hosts []hostBefore
-	room  [2]hostBefore
 }
 
 // hostBefore is whether a host was there.
@@ -135,16 +133,16 @@ func (r *spanRecord) first() []hostBefore {
 }
 
 // begin makes sure that there is a record, and reports whether it is of the whole former span.
-func (s *spanChange) begin() (whole bool) {
+func (s *spanChange) begin(from *spares) (whole bool) {
 	if s.spanRecord == nil {
-		s.spanRecord = &spanRecord{}
+		s.spanRecord = from.takeRecord()
 	}
 	return s.whole
 }
 
 // keep records the whole span before a change that is not host by host.
-func (s *spanChange) keep(now *hostCounts) {
-	if s.begin() {
+func (s *spanChange) keep(from *spares, now *hostCounts) {
+	if s.begin(from) {
 		return
 	}
 	s.former = now.snapshot()
@@ -156,22 +154,19 @@ func (s *spanChange) keep(now *hostCounts) {
 			s.former = slices.Delete(s.former, i, i+1)
 		}
 	}
-	s.whole, s.hosts = true, nil
+	s.whole, s.hosts = true, s.hosts[:0]
 }
 
 // flip records that a host came or went.
-func (s *spanChange) flip(id uint32, was bool) {
-	if s.begin() {
+func (s *spanChange) flip(from *spares, id uint32, was bool) {
+	if s.begin(from) {
 		return
-	}
-	if s.hosts == nil {
-		s.hosts = s.room[:0]
 	}
 	s.hosts = append(s.hosts, hostBefore{id, was})
 }
 
 // take returns the difference to the present span and forgets it.
-func (s *spanChange) take(hosts hostTable, now *hostCounts) (added, removed []string) {
+func (s *spanChange) take(to *spares, hosts hostTable, now *hostCounts) (added, removed []string) {
 	if s.spanRecord == nil {
 		return nil, nil
 	}
@@ -189,6 +184,7 @@ func (s *spanChange) take(hosts hostTable, now *hostCounts) (added, removed []st
 		slices.Sort(added)
 		slices.Sort(removed)
 	}
+	to.giveRecord(s.spanRecord)
 	*s = spanChange{}
 	return added, removed
 }

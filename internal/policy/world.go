@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/table"
 )
 
 // namespace is a Namespace, or the place of entities and selections that name one which is not
@@ -38,42 +40,42 @@ type kindIndex struct {
 	}
 }
 
-// nameIndex finds entities by name: in a list, or where there are many in a map.
+// nameIndex finds entities by name: in a list, or where there are many in a table.
 type nameIndex struct {
-	list   []*entity
-	byName map[string]*entity
+	list []*entity
+	many *table.Table[entity]
 }
 
 func (x *nameIndex) find(name string) *entity {
-	if x.byName != nil {
-		return x.byName[name]
+	is := func(it *entity) bool { return it.Name == name }
+	if x.many != nil {
+		return x.many.Find(x.many.Hash(name), is)
 	}
-	for _, it := range x.list {
-		if it.Name == name {
-			return it
-		}
+	if i := slices.IndexFunc(x.list, is); i >= 0 {
+		return x.list[i]
 	}
 	return nil
 }
 
+// insert adds an entity whose name is not there.
 func (x *nameIndex) insert(it *entity) {
-	if x.byName == nil {
-		if len(x.list) < smallIndex {
-			x.list = append(x.list, it)
-			return
-		}
-		x.byName = make(map[string]*entity, 2*smallIndex)
+	if x.many == nil && len(x.list) < smallIndex {
+		x.list = append(x.list, it)
+		return
+	}
+	if x.many == nil {
+		x.many = &table.Table[entity]{}
 		for _, old := range x.list {
-			x.byName[old.Name] = old
+			x.many.Insert(x.many.Hash(old.Name), old)
 		}
 		x.list = nil
 	}
-	x.byName[it.Name] = it
+	x.many.Insert(x.many.Hash(it.Name), it)
 }
 
 func (x *nameIndex) remove(it *entity) {
-	if x.byName != nil {
-		delete(x.byName, it.Name)
+	if x.many != nil {
+		x.many.Remove(x.many.Hash(it.Name), it)
 		return
 	}
 	x.list = without(x.list, it)
@@ -158,7 +160,17 @@ func (x *entity) member(role GroupRole) *Member {
 func (x *entity) assign(in *Entity, from *slabs) {
 	x.excluded = in.HostNetwork || in.Terminated
 	if in.hostKey() != x.Host || !sameAddresses(in.Addresses, x.IPs) || !slices.Equal(normalPorts(in.Ports), x.Ports) {
-		x.Member = newMember(in, x.Serial, from)
+		in.Namespace = x.Namespace
+		x.become(in, x.Serial, from)
+	}
+}
+
+// become gives the entity, which has its host, a new value. Its Namespace and its host have the one
+// text of all others there.
+func (x *entity) become(in *Entity, serial uint32, from *slabs) {
+	x.Member = newMember(in, serial, from)
+	if x.host != nil {
+		x.Host = x.host.key
 	}
 }
 
@@ -260,8 +272,10 @@ func (e *Engine) entity(ref EntityRef) *entity {
 // newEntity makes an entity that is not alive yet.
 func (e *Engine) newEntity(in *Entity) *entity {
 	n := e.namespaceNamed(in.Namespace)
+	in.Namespace = n.name // one text for all of them
 	x := one(&e.slabs, &e.slabs.entities)
-	x.Member = newMember(in, e.takeSerial(), &e.slabs)
+	e.assignHost(x, in.hostKey())
+	x.become(in, e.takeSerial(), &e.slabs)
 	n.of(in.Kind, &e.slabs).entities.insert(x)
 	n.uses++
 	return x

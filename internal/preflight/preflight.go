@@ -122,7 +122,7 @@ type run struct {
 	lines []Line
 }
 
-func (r *run) say(v Verdict, about, do, format string, args ...any) {
+func (r *run) note(v Verdict, about, do, format string, args ...any) {
 	r.lines = append(r.lines, Line{Verdict: v, About: about, Message: fmt.Sprintf(format, args...), Do: do})
 }
 
@@ -132,29 +132,29 @@ func (r *run) server() bool {
 	before := r.Now()
 	info, header, err := r.Version(r.ctx)
 	if err != nil {
-		r.say(Fail, about, "look at --kubeconfig and --context, and whether it runs", "cannot be reached: %v", err)
+		r.note(Fail, about, "look at --kubeconfig and --context, and whether it runs", "cannot be reached: %v", err)
 		return false
 	}
 	after := r.Now()
 	v, err := utilversion.ParseGeneric(info.GitVersion)
 	switch {
 	case err != nil:
-		r.say(Warn, about, "", "reached; its version %q cannot be read", info.GitVersion)
+		r.note(Warn, about, "", "reached; its version %q cannot be read", info.GitVersion)
 	case v.LessThan(utilversion.MustParseGeneric(oldestVersion)):
-		r.say(Fail, about, "use Kubernetes "+oldestVersion+" or newer", "version %s has no admission policies, by which the rights of authors are checked", info.GitVersion)
+		r.note(Fail, about, "use Kubernetes "+oldestVersion+" or newer", "version %s has no admission policies, by which the rights of authors are checked", info.GitVersion)
 	default:
-		r.say(OK, about, "", "version %s, answers in %s", info.GitVersion, after.Sub(before).Round(time.Millisecond))
+		r.note(OK, about, "", "version %s, answers in %s", info.GitVersion, after.Sub(before).Round(time.Millisecond))
 	}
 	theirs, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
-		r.say(Skipped, "clock and API server", "", "it does not say what time it has")
+		r.note(Skipped, "clock and API server", "", "it does not say what time it has")
 		return true
 	}
 	r.clock("clock and API server", theirs, before, after)
 	return true
 }
 
-// clock compares a time, in whole seconds, with the span of ours in which it was told.
+// clock compares a time, in whole seconds, with the span of ours in which it was given.
 func (r *run) clock(about string, theirs, before, after time.Time) {
 	var apart time.Duration
 	switch {
@@ -170,7 +170,7 @@ func (r *run) clock(about string, theirs, before, after time.Time) {
 	if apart > off {
 		v = Fail
 	}
-	r.say(v, about, do, "%s apart", apart.Round(time.Second))
+	r.note(v, about, do, "%s apart", apart.Round(time.Second))
 }
 
 func (r *run) certificate() {
@@ -189,7 +189,7 @@ func (r *run) validity(about string, chain []byte, do string) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			r.say(Fail, about, do, "cannot be read: %v", err)
+			r.note(Fail, about, do, "cannot be read: %v", err)
 			return
 		}
 		if ends.IsZero() || c.NotAfter.Before(ends) {
@@ -199,13 +199,13 @@ func (r *run) validity(about string, chain []byte, do string) {
 	left, day := ends.Sub(r.Now()), ends.UTC().Format("2006-01-02 15:04 MST")
 	switch {
 	case ends.IsZero():
-		r.say(Fail, about, do, "is none")
+		r.note(Fail, about, do, "is none")
 	case left <= 0:
-		r.say(Fail, about, do, "has ended on %s", day)
+		r.note(Fail, about, do, "has ended on %s", day)
 	case left < soon:
-		r.say(Warn, about, do, "ends on %s", day)
+		r.note(Warn, about, do, "ends on %s", day)
 	default:
-		r.say(OK, about, "", "good until %s", day)
+		r.note(OK, about, "", "good until %s", day)
 	}
 }
 
@@ -214,7 +214,7 @@ func (r *run) definitions() {
 	const do = "kubectl apply --server-side -f api/generated/crd"
 	names, err := fs.Glob(r.Definitions, "*.yaml")
 	if err != nil {
-		r.say(Fail, "definitions", "", "%v", err)
+		r.note(Fail, "definitions", "", "%v", err)
 		return
 	}
 	good, bad := 0, len(r.lines)
@@ -229,28 +229,28 @@ func (r *run) definitions() {
 		}
 		switch {
 		case apierrors.IsForbidden(err):
-			r.say(Skipped, "definitions", "bind ClusterRole nephele-auditor", "may not be read")
+			r.note(Skipped, "definitions", "bind ClusterRole nephele-auditor", "may not be read")
 			return
 		case apierrors.IsNotFound(err):
-			r.say(Fail, "definition "+want.Name, do, "is not installed")
+			r.note(Fail, "definition "+want.Name, do, "is not installed")
 			continue
 		case err != nil:
-			r.say(Fail, "definition "+name, "", "cannot be read: %v", err)
+			r.note(Fail, "definition "+name, "", "cannot be read: %v", err)
 			continue
 		}
-		if lacks := lacking(&want, &have); len(lacks) > 0 {
-			r.say(Fail, "definition "+want.Name, do, "is of another version: it lacks %s", strings.Join(lacks[:min(3, len(lacks))], ", "))
+		if absent := absent(&want, &have); len(absent) > 0 {
+			r.note(Fail, "definition "+want.Name, do, "is of another version: it lacks %s", strings.Join(absent[:min(3, len(absent))], ", "))
 			continue
 		}
 		good++
 	}
 	if len(r.lines) == bad {
-		r.say(OK, "definitions", "", "all %d are installed, and are of this version or newer", good)
+		r.note(OK, "definitions", "", "all %d are installed, and are of this version or newer", good)
 	}
 }
 
-// lacking names the fields that a definition has and the installed one lacks.
-func lacking(want, have *apiextensionsv1.CustomResourceDefinition) []string {
+// absent names the fields that a definition has and the installed one lacks.
+func absent(want, have *apiextensionsv1.CustomResourceDefinition) []string {
 	fields := func(d *apiextensionsv1.CustomResourceDefinition) map[string]bool {
 		out := map[string]bool{}
 		for _, v := range d.Spec.Versions {
@@ -309,15 +309,15 @@ func (r *run) policies() {
 		{"rights of authors", "nobody checks whether who writes an account may read its Secret, and the like", r.Policies, Fail},
 		{"deletion protection", "accounts, selectors and their namespaces can be deleted while VMs are guarded", r.Deletion, Warn},
 	} {
-		switch lacks, err := missing(x.names); {
+		switch absent, err := missing(x.names); {
 		case apierrors.IsForbidden(err):
-			r.say(Skipped, x.about, "bind ClusterRole nephele-auditor", "admission policies may not be read")
+			r.note(Skipped, x.about, "bind ClusterRole nephele-auditor", "admission policies may not be read")
 		case err != nil:
-			r.say(Fail, x.about, "", "%v", err)
-		case len(lacks) > 0:
-			r.say(x.verdict, x.about, do, "%s: these policies or their bindings are missing: %s", x.effect, strings.Join(lacks, ", "))
+			r.note(Fail, x.about, "", "%v", err)
+		case len(absent) > 0:
+			r.note(x.verdict, x.about, do, "%s: these policies or their bindings are missing: %s", x.effect, strings.Join(absent, ", "))
 		default:
-			r.say(OK, x.about, "", "all %d admission policies are installed", len(x.names))
+			r.note(OK, x.about, "", "all %d admission policies are installed", len(x.names))
 		}
 	}
 }
@@ -333,44 +333,44 @@ func (r *run) tiers() {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			// The controller makes it, with the label.
 		case apierrors.IsForbidden(err):
-			r.say(Skipped, about, "bind ClusterRole nephele-auditor", "tiers may not be read")
+			r.note(Skipped, about, "bind ClusterRole nephele-auditor", "tiers may not be read")
 			return
 		case err != nil:
-			r.say(Fail, about, "", "%v", err)
+			r.note(Fail, about, "", "%v", err)
 			return
 		case t.Labels[cloudv1.LabelTierUse] != cloudv1.TierUseRequired:
 			free = append(free, name)
 		}
 	}
 	if len(free) > 0 {
-		r.say(Warn, about, fmt.Sprintf("kubectl label tier %s %s=%s, after ClusterRole nephele-tier-user is bound to those who write there",
+		r.note(Warn, about, fmt.Sprintf("kubectl label tier %s %s=%s, after ClusterRole nephele-tier-user is bound to those who write there",
 			strings.Join(free, " "), cloudv1.LabelTierUse, cloudv1.TierUseRequired), "any author of policies may write into %s", strings.Join(free, ", "))
 		return
 	}
-	r.say(OK, about, "", "policies in %s need a grant", strings.Join(v1beta1.TiersWithGrant(), ", "))
+	r.note(OK, about, "", "policies in %s need a grant", strings.Join(v1beta1.TiersWithGrant(), ", "))
 }
 
 // rights asks the API server what the caller may do.
 func (r *run) rights() {
 	about := "rights of " + r.Role
-	var lacks []string
+	var absent []string
 	for _, right := range r.Rights {
 		resource, sub, _ := strings.Cut(right.Resource, "/")
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: right.Group, Resource: resource, Subresource: sub, Verb: right.Verb}}}
 		if err := r.Client.Create(r.ctx, review); err != nil {
-			r.say(Skipped, about, "", "the API server does not say: %v", err)
+			r.note(Skipped, about, "", "the API server does not say: %v", err)
 			return
 		}
 		if !review.Status.Allowed {
-			lacks = append(lacks, strings.TrimSuffix(right.Verb+" "+right.Resource+"."+right.Group, "."))
+			absent = append(absent, strings.TrimSuffix(right.Verb+" "+right.Resource+"."+right.Group, "."))
 		}
 	}
-	if len(lacks) > 0 {
-		r.say(Fail, about, "bind ClusterRole "+r.Role+" everywhere", "missing: %s", strings.Join(lacks, ", "))
+	if len(absent) > 0 {
+		r.note(Fail, about, "bind ClusterRole "+r.Role+" everywhere", "missing: %s", strings.Join(absent, ", "))
 		return
 	}
-	r.say(OK, about, "", "all %d that are needed are there", len(r.Rights))
+	r.note(OK, about, "", "all %d that are needed are there", len(r.Rights))
 }
 
 // webhooks looks whether kube-apiserver asks ours, and whether they answer.
@@ -380,13 +380,13 @@ func (r *run) webhooks() {
 	var validating admissionv1.ValidatingWebhookConfiguration
 	switch err := firstError(r.Client.Get(r.ctx, client.ObjectKey{Name: "crdmutator.antrea.io"}, &mutating), r.Client.Get(r.ctx, client.ObjectKey{Name: "crdvalidator.antrea.io"}, &validating)); {
 	case apierrors.IsForbidden(err):
-		r.say(Skipped, about, "bind ClusterRole nephele-auditor", "may not be read")
+		r.note(Skipped, about, "bind ClusterRole nephele-auditor", "may not be read")
 		return
 	case apierrors.IsNotFound(err):
-		r.say(Warn, about, "run the controller with --api", "are not registered: what is wrong with a policy is told in its status only, and nothing is filled in")
+		r.note(Warn, about, "run the controller with --api", "are not registered: what is wrong with a policy is told in its status only, and nothing is filled in")
 		return
 	case err != nil:
-		r.say(Fail, about, "", "%v", err)
+		r.note(Fail, about, "", "%v", err)
 		return
 	}
 	var bundles [][]byte
@@ -397,7 +397,7 @@ func (r *run) webhooks() {
 		bundles = append(bundles, validating.Webhooks[i].ClientConfig.CABundle)
 	}
 	if len(bundles) == 0 {
-		r.say(Fail, about, "start the controller with --api", "are registered without any webhook")
+		r.note(Fail, about, "start the controller with --api", "are registered without any webhook")
 		return
 	}
 	for i, b := range bundles {
@@ -409,13 +409,13 @@ func (r *run) webhooks() {
 		Priority: 1, AppliedTo: []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{}}}}}
 	switch err := r.Client.Create(r.ctx, probe, client.DryRunAll); {
 	case err == nil:
-		r.say(OK, about, "", "%d are registered, and those of policies answer", len(mutating.Webhooks)+len(validating.Webhooks))
+		r.note(OK, about, "", "%d are registered, and those of policies answer", len(mutating.Webhooks)+len(validating.Webhooks))
 	case strings.Contains(err.Error(), "failed calling webhook"):
-		r.say(Fail, about, "look whether the controller runs, and whether the API server reaches it", "do not answer, so no policy can be written: %v", err)
+		r.note(Fail, about, "look whether the controller runs, and whether the API server reaches it", "do not answer, so no policy can be written: %v", err)
 	case apierrors.IsForbidden(err):
-		r.say(Skipped, about+" answer", "", "you may not write policies in namespace %s, so they were not asked", metav1.NamespaceDefault)
+		r.note(Skipped, about+" answer", "", "you may not write policies in namespace %s, so they were not asked", metav1.NamespaceDefault)
 	default:
-		r.say(Warn, about, "", "a policy on trial is refused: %v", err)
+		r.note(Warn, about, "", "a policy on trial is refused: %v", err)
 	}
 }
 
@@ -436,11 +436,11 @@ func (r *run) accounts() {
 		if apierrors.IsForbidden(err) {
 			v = Skipped
 		}
-		r.say(v, "accounts", "", "cannot be listed: %v", err)
+		r.note(v, "accounts", "", "cannot be listed: %v", err)
 		return
 	}
 	if len(list.Items) == 0 {
-		r.say(OK, "accounts", "", "there are none yet")
+		r.note(OK, "accounts", "", "there are none yet")
 	}
 	for i := range list.Items {
 		r.account(&list.Items[i])
@@ -450,15 +450,15 @@ func (r *run) accounts() {
 func (r *run) account(a *cloudv1.CloudProviderAccount) {
 	about := "account " + a.Namespace + "/" + a.Name
 	if c := meta.FindStatusCondition(a.Status.Conditions, cloudv1.ConditionReady); c == nil {
-		r.say(Warn, about, "look whether a controller runs", "no controller has looked at it yet")
+		r.note(Warn, about, "look whether a controller runs", "no controller has looked at it yet")
 	} else if c.Status == metav1.ConditionFalse {
-		r.say(Fail, about, "", "the controller says: %s", c.Message)
+		r.note(Fail, about, "", "the controller says: %s", c.Message)
 	} else {
-		r.say(OK, about, "", "the controller says: %s", c.Message)
+		r.note(OK, about, "", "the controller says: %s", c.Message)
 	}
 	ref, regions := r.Place(a)
 	if ref == nil || len(regions) == 0 {
-		r.say(Skipped, about+" credentials", "", "only accounts with a Secret and a region can be tried")
+		r.note(Skipped, about+" credentials", "", "only accounts with a Secret and a region can be tried")
 		return
 	}
 	var secret corev1.Secret
@@ -467,12 +467,12 @@ func (r *run) account(a *cloudv1.CloudProviderAccount) {
 		if apierrors.IsForbidden(err) {
 			v, do = Skipped, "run this as somebody who may get it"
 		}
-		r.say(v, about+" credentials", do, "the Secret %s/%s cannot be read", ref.Namespace, ref.Name)
+		r.note(v, about+" credentials", do, "the Secret %s/%s cannot be read", ref.Namespace, ref.Name)
 		return
 	}
 	opened, err := r.Open(a, secret.Data[ref.Key])
 	if err != nil {
-		r.say(Fail, about+" credentials", "", "%v", err)
+		r.note(Fail, about+" credentials", "", "%v", err)
 		return
 	}
 	used := r.networks(a)
@@ -513,7 +513,7 @@ func (r *run) region(about string, s cloud.Scope, a Account, used map[string]boo
 	before := r.Now()
 	probed, err := a.Probe(r.ctx, s, on)
 	if err != nil {
-		r.say(Fail, about, "look at the Secret of the account, and at its endpoint", "the credentials are not accepted: %v", err)
+		r.note(Fail, about, "look at the Secret of the account, and at its endpoint", "the credentials are not accepted: %v", err)
 		return
 	}
 	if !probed.CloudTime.IsZero() {
@@ -533,17 +533,17 @@ func (r *run) region(about string, s cloud.Scope, a Account, used map[string]boo
 	}
 	switch {
 	case len(denied) > 0:
-		r.say(Fail, about+" rights", "give the rights that nephele iam-policy (AWS) or nephele azure-role (Azure) prints; for mode plan the rights to read are enough", "denied: %s", strings.Join(denied, ", "))
+		r.note(Fail, about+" rights", "give the rights that nephele iam-policy (AWS) or nephele azure-role (Azure) prints; for mode plan the rights to read are enough", "denied: %s", strings.Join(denied, ", "))
 	case readErr != nil:
-		r.say(Fail, about, "", "cannot be read: %v", readErr)
+		r.note(Fail, about, "", "cannot be read: %v", readErr)
 	default:
-		r.say(OK, about+" rights", "", "all %d that were tried are there", allowed)
+		r.note(OK, about+" rights", "", "all %d that were tried are there", allowed)
 	}
 	if snap != nil {
 		r.services(about+" services", snap)
 	}
 	for _, u := range untried {
-		r.say(Skipped, about+" rights", "", "%s", u)
+		r.note(Skipped, about+" rights", "", "%s", u)
 	}
 	if limits, err := a.Limits(r.ctx, s); err == nil && snap != nil {
 		r.quotas(about+" quotas", snap, limits)
@@ -558,10 +558,10 @@ func (r *run) services(about string, snap *cloud.Snapshot) {
 		if cloud.ClassOf(f.Err) == cloud.Auth {
 			do = "give the right " + f.Right + ", or do without"
 		}
-		r.say(Warn, about, do, "%s cannot be read: %v", f.API, f.Err)
+		r.note(Warn, about, do, "%s cannot be read: %v", f.API, f.Err)
 	}
 	if len(snap.ServiceFaults) == 0 && len(snap.Services) > 0 {
-		r.say(OK, about, "", "all %d are read", len(snap.Services))
+		r.note(OK, about, "", "all %d are read", len(snap.Services))
 	}
 }
 
@@ -577,9 +577,9 @@ func preposition(on string) string {
 func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
 	if l.WholeGroups { // of Azure's limits only those of a region are quotas that can be raised
 		if have := snap.CountedGroups(); have*100 >= l.GroupsPerRegion*full {
-			r.say(Warn, about, "have the limits of the subscription raised, then set spec.azureConfig.quotas", "%d of %d groups in the region are used", have, l.GroupsPerRegion)
+			r.note(Warn, about, "have the limits of the subscription raised, then set spec.azureConfig.quotas", "%d of %d groups in the region are used", have, l.GroupsPerRegion)
 		} else {
-			r.say(OK, about, "", "%d of %d groups in the region", have, l.GroupsPerRegion)
+			r.note(OK, about, "", "%d of %d groups in the region", have, l.GroupsPerRegion)
 		}
 		return
 	}
@@ -607,9 +607,9 @@ func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
 	}
 	verdict := OK
 	for _, q := range []struct {
-		name         string
-		have, limit  int
-		code, remark string
+		name        string
+		have, limit int
+		code, note  string
 	}{
 		{"rules in a group and direction", rules, l.RulesPerGroup, "L-0EA8095F", "spec.awsConfig.quotas.rulesPerGroup"},
 		{"groups on an interface", groups, l.GroupsPerInterface, "L-2AFB9258", "spec.awsConfig.quotas.groupsPerInterface"},
@@ -619,14 +619,14 @@ func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
 		case q.limit <= 0:
 		case q.have > q.limit:
 			verdict = Warn
-			r.say(Warn, about, "set "+q.remark+" to the quota "+q.code+" of the account", "there are %d %s, more than the quota %d that is planned with", q.have, q.name, q.limit)
+			r.note(Warn, about, "set "+q.note+" to the quota "+q.code+" of the account", "there are %d %s, more than the quota %d that is planned with", q.have, q.name, q.limit)
 		case q.have*100 >= q.limit*full && q.name == "groups in the region":
 			verdict = Warn
-			r.say(Warn, about, "have the quota "+q.code+" raised, then set "+q.remark, "%d of %d %s are used", q.have, q.limit, q.name)
+			r.note(Warn, about, "have the quota "+q.code+" raised, then set "+q.note, "%d of %d %s are used", q.have, q.limit, q.name)
 		}
 	}
 	if verdict == OK {
-		r.say(
+		r.note(
 			OK,
 			about,
 			"",

@@ -77,6 +77,7 @@ func Describe(k Knowledge, key string, lowerers Lowerers) realize.Account {
 	out.Propagation = settings.Propagation
 	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
 	out.Brake, out.Confirm = &plan.Brake{Percent: settings.BrakePercent, Interfaces: settings.BrakeInterfaces}, settings.Confirm
+	out.Force, out.ForcedBy = settings.Force, settings.ForcedBy
 	out.Confirmed, out.ConfirmedProblem = plan.ParseConfirmed(settings.FormerGroups)
 	out.TakeOver, out.Dependents = settings.TakeOver, plan.ParseDependents(settings.Dependents, settings.DependentGroups)
 	return out

@@ -13,6 +13,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -58,7 +59,7 @@ func (p *Planner) agents(acct realize.Account, computed *watchstore.Store) (agen
 		if s.Handed {
 			out.left[vm] = s.Open
 		}
-		for i, d := range []nft.Direction{nft.Ingress, nft.Egress} {
+		for i, d := range []ruleset.Direction{ruleset.Ingress, ruleset.Egress} {
 			if s.Open[i] {
 				told.LetsIn = append(told.LetsIn, d.String())
 			}

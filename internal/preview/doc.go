@@ -1,12 +1,12 @@
-// Package preview says what applying manifests would change: in the clouds, and in who reaches
-// whom.
+// Package preview computes what applying manifests would change: in the clouds, and in which
+// machines reach which.
 //
-// It owns how manifests come to stand in the place of objects, what the webhooks would say to them,
-// the plans of all accounts together, and the answer of the command plan as values, with text
-// beside them. How a plan is made package plan knows, what it opens and closes forecast, and how it
-// is printed the command.
+// It owns how manifests replace objects, the warnings that the webhooks would give about them, the
+// plans of all accounts together, and the answer of the command plan, as values with text beside
+// them. Package plan makes each plan, package forecast finds the flows that it opens and closes,
+// and the command prints the answer.
 //
-// It reads what an Opener gives it, and opens, stores and changes nothing itself: the command reads
-// clouds through it, and the controller what it has read already. A Planner and the Inputs that it
-// plans with, which planning changes, belong to one goroutine.
+// It reads what an Opener gives it, and opens, stores and changes nothing itself. The Opener of the
+// command reads clouds; the controller's returns what the controller has read already. A Planner
+// and the Inputs that it plans with, which planning changes, belong to one goroutine.
 package preview

@@ -18,6 +18,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
+	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/review"
@@ -28,7 +30,7 @@ import (
 // Namespace in each of its names: "wordN", and "word9" what is of the cluster alone.
 type hiddenWorld struct {
 	*rand.Rand
-	objects *explain.Objects
+	objects *input.Objects
 }
 
 func word(n int) string { return fmt.Sprint("word", n) }
@@ -38,7 +40,7 @@ const spaces = 4
 
 func newHiddenWorld(t *testing.T, seed uint64) *hiddenWorld {
 	t.Helper()
-	w := &hiddenWorld{Rand: rand.New(rand.NewPCG(seed, 41)), objects: &explain.Objects{}}
+	w := &hiddenWorld{Rand: rand.New(rand.NewPCG(seed, 41)), objects: &input.Objects{}}
 	snapshot := &cloud.Snapshot{Scope: cloud.Scope{Account: "estate/account", Region: "eu-west-1"}, Networks: []cloud.Network{{ID: "vpc-1"}}}
 	refs := map[types.NamespacedName]selection.VMRef{}
 	group := func(id string, rules ...cloud.Rule) { // no group is anybody's: who holds it is told by ids
@@ -77,7 +79,7 @@ func newHiddenWorld(t *testing.T, seed uint64) *hiddenWorld {
 	}
 	snapshot.Interfaces = append(snapshot.Interfaces, cloud.Interface{ID: "eni-word9", NetworkID: "vpc-1", VMID: "i-word9", PrivateIPs: []netip.Addr{netip.MustParseAddr("10.0.9.1")}, GroupIDs: []string{"sg-same"}})
 	snapshot.VMs = append(snapshot.VMs, cloud.VM{ID: "i-word9", Name: "i-word9", NetworkID: "vpc-1", Interfaces: []string{"eni-word9"}})
-	w.objects.Observed = []explain.ObservedAccount{{Key: "estate/account", Snapshots: []*cloud.Snapshot{snapshot}, VMs: refs}}
+	w.objects.Observed = []input.Account{{Key: "estate/account", Snapshots: []*cloud.Snapshot{snapshot}, VMs: refs}}
 	w.objects.Accounts = []*cloudv1alpha1.CloudProviderAccount{{ObjectMeta: metav1.ObjectMeta{Namespace: "estate", Name: "account"}}}
 	var text strings.Builder
 	for n := range spaces {
@@ -125,7 +127,7 @@ func TestNothingHiddenIsToldWithClouds(t *testing.T) {
 	for n := range uint64(12) {
 		w := newHiddenWorld(t, seed+n)
 		sees := map[string]bool{word(0): true, word(1): w.IntN(2) == 0, word(9): w.IntN(2) == 0}
-		view := explain.View{Namespace: func(ns string) bool { return sees[ns] && ns != word(9) }, Cluster: sees[word(9)]}
+		view := redact.View{Namespace: func(ns string) bool { return sees[ns] && ns != word(9) }, Cluster: sees[word(9)]}
 		c := explain.Compute(w.objects).For(view)
 		check := func(what string, answer any) {
 			told++

@@ -15,15 +15,16 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // Inputs is what policies are computed from, with where it stands and what is to be said about it.
 type Inputs struct {
-	Objects explain.Objects
-	// Secrets are those of manifests only; those of a cluster are read one by one, where an account
-	// needs one.
+	Objects input.Objects
+	// Secrets are the secrets of manifests only; those of a cluster are read one by one, where an
+	// account needs one.
 	Secrets []*corev1.Secret
 
 	// Documents finds where an object of a manifest stands, by objectKey.
@@ -66,7 +67,7 @@ func ReadManifests(files []string, stdin io.Reader, given []*v1beta1.Tier) (*Inp
 
 // inputsOf takes what admission accepts of manifests.
 func inputsOf(set *manifest.Set, given []*v1beta1.Tier) *Inputs {
-	in := &Inputs{Objects: explain.Objects{Partial: true}, Documents: map[string]*manifest.Document{}, Notes: set.Notes}
+	in := &Inputs{Objects: input.Objects{Partial: true}, Documents: map[string]*manifest.Document{}, Notes: set.Notes}
 	admits := newAdmission(set, given)
 	for _, d := range set.Documents {
 		if d.Object.GetUID() == "" {

@@ -67,7 +67,7 @@ func (in *Inputs) Mistakes() (out []Warning) {
 	return out
 }
 
-// withDetails adds the warnings about policies that select nobody. What was found in the appliedTo
+// withDetails adds the warnings about policies that select no one. What was found in the appliedTo
 // of one is said with it.
 func withDetails(found []Warning, nobody []string) []Warning {
 	for _, text := range nobody {
@@ -106,7 +106,7 @@ func (in *Inputs) selectable() iter.Seq[admission.Entity] {
 const someNames = 4
 
 // joined puts what is said of several rules of a policy into one: the first has the words, and
-// stands for all.
+// represents all.
 func joined(found []policy.FieldError) []policy.FieldError {
 	if len(found) < 2 {
 		return found

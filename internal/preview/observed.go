@@ -15,7 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/selection"
-	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 )
 
 // Reader is what is read of an account; see cloud.Provider.
@@ -186,7 +186,7 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 		return again || service || x.Spec.ExternalNode == o.EnforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.Preview.Selecting[x.Namespace])
 	})
 	in.Objects.Entities = append(in.Objects.Entities, o.Preview.Entities...)
-	in.Objects.Overlay(&explain.Objects{Groups: o.Preview.Groups})
+	in.Objects.Overlay(&input.Objects{Groups: o.Preview.Groups})
 }
 
 // surroundings are the objects that decide what is imported of an account.

@@ -22,11 +22,11 @@ const (
 	MaxManifests = 512 << 10
 	// MaxObjects is the number of objects in them, and of those to delete.
 	MaxObjects = 500
-	// mostErrors is how many errors are told.
+	// mostErrors is how many errors are reported.
 	mostErrors = 50
 )
 
-// manifestsName stands for the file of manifests that came in a review.
+// manifestsName represents the file of manifests that came in a review.
 const manifestsName = "manifests"
 
 // Rights say what somebody may do. The zero value may do everything.

@@ -17,6 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 )
 
 // ReadAll reads all accounts and computes what stands there.
@@ -63,11 +64,11 @@ func (o *ObservedAccount) ReadACLs(ctx context.Context) {
 func (in *Inputs) KnowClouds(read ObservedAccounts) {
 	known := slices.Clone(in.Objects.Observed)
 	for _, o := range read {
-		a := explain.ObservedAccount{Key: o.Key, VMs: o.Preview.Refs, Services: o.Preview.Services, ACLs: o.acls}
+		a := input.Account{Key: o.Key, VMs: o.Preview.Refs, Services: o.Preview.Services, ACLs: o.acls}
 		for _, r := range o.Regions {
 			a.Snapshots = append(a.Snapshots, r.Snapshot)
 		}
-		if i := slices.IndexFunc(known, func(k explain.ObservedAccount) bool { return k.Key == o.Key }); i >= 0 {
+		if i := slices.IndexFunc(known, func(k input.Account) bool { return k.Key == o.Key }); i >= 0 {
 			known[i] = a
 		} else {
 			known = append(known, a)

@@ -15,7 +15,7 @@ const (
 	warnNoSuchAccount WarningReason = "NoSuchAccount"
 	// warnSelectsNoVM: a selector, or an entry of one, selects no VM.
 	warnSelectsNoVM WarningReason = "SelectsNoVM"
-	// warnSelectsNobody: a policy applies to nobody.
+	// warnSelectsNobody: a policy applies to no one.
 	warnSelectsNobody WarningReason = "SelectsNobody"
 	// warnPeerNobody: a rule names peers of which there are none.
 	warnPeerNobody WarningReason = "PeerNobody"
@@ -51,7 +51,7 @@ const (
 	// warnCutsBalancer: policies do not let the health checks of a load balancer, or what it hands
 	// on, get to its targets.
 	warnCutsBalancer WarningReason = "CutsBalancer"
-	// WarnManyClusters: a snapshot shows VPCs of several clusters, and nobody says which is meant.
+	// WarnManyClusters: a snapshot shows VPCs of several clusters, and no one says which is meant.
 	WarnManyClusters WarningReason = "ManyClusters"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// remedies has one for each quota for want of which something is refused, but for limits that
-// nobody raises.
+// remedies has one for each quota for want of which something is refused, but for limits that no
+// one raises.
 func remedies(refusals []analysis.PlanRefusal) (out []analysis.Remedy) {
 	most := map[string]int32{}
 	for _, x := range refusals {

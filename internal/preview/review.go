@@ -11,6 +11,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -34,7 +35,7 @@ type Before struct {
 	Traffic func(since metav1.MicroTime) (seen []analysis.SeenFlow, more int64, err error)
 }
 
-// effects says what would become of traffic that was seen; nil if nobody asks.
+// effects says what would become of traffic that was seen; nil if no one asks.
 func (b Before) effects(ctx context.Context, after *explain.Computation, spec analysis.PlanReviewSpec) (*analysis.FlowEffects, error) {
 	if spec.FlowsSince == nil {
 		return nil, nil
@@ -51,7 +52,7 @@ func (b Before) effects(ctx context.Context, after *explain.Computation, spec an
 }
 
 // Review answers a PlanReview of somebody who may see everything, but for what it was made from.
-// The planner's inputs are those of before, as they are now.
+// The planner's inputs are the inputs of before, as they are now.
 func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
 	if errs := p.In.apply(with); len(errs) > 0 {
 		return told(errs), nil
@@ -101,10 +102,10 @@ func (p *Planner) only(account string) error {
 }
 
 // Limited answers a PlanReview of somebody who may not see everything: what changes between those
-// whom he may see, and what looks like a mistake in what he brings. Of clouds he is told nothing:
+// that he may see, and what looks like a mistake in what he brings. Of clouds he is given nothing:
 // quotas, refusals and operations tell of the machines and policies of others, and what a selector
 // selects there.
-func Limited(ctx context.Context, before Before, view explain.View, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
+func Limited(ctx context.Context, before Before, view redact.View, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
 	in := &Inputs{Objects: *before.Computed.Objects}
 	notes := with.over.Notes
 	in.apply(with) // whether there was something to delete is not told

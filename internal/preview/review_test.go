@@ -15,6 +15,8 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
+	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -137,7 +139,7 @@ spec:
   ingress: [{action: Allow, from: [{namespaceSelector: {}, externalEntitySelector: {matchLabels: {secret: plan}}}, {namespaceSelector: {matchLabels: {project: merger}}, externalEntitySelector: {}}]}]
 `
 	answer := func(labels, ofNamespace map[string]string, others int) string {
-		in := &explain.Objects{Namespaces: []*corev1.Namespace{
+		in := &input.Objects{Namespaces: []*corev1.Namespace{
 			{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, {ObjectMeta: metav1.ObjectMeta{Name: "theirs", Labels: ofNamespace}},
 		}}
 		entity := func(namespace, name, ip string, labels map[string]string) {
@@ -151,7 +153,7 @@ spec:
 		for i := range others {
 			entity("theirs", fmt.Sprint("x", i), fmt.Sprint("10.0.1.", i+1), labels)
 		}
-		view := explain.View{Namespace: func(n string) bool { return n == "mine" }}
+		view := redact.View{Namespace: func(n string) bool { return n == "mine" }}
 		c := explain.Compute(in).For(view)
 		before := preview.Before{Computed: c, World: func() *explain.World { return c.World(false) }}
 		spec := v1alpha1.PlanReviewSpec{Manifests: policy, Map: true}

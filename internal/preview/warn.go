@@ -15,7 +15,7 @@ import (
 )
 
 // warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no
-// VM, what an account does not grant, and policies that select nobody.
+// VM, what an account does not grant, and policies that select no one.
 func (p *Planner) warnings(made plans) []Warning {
 	out := slices.Clone(p.In.Warnings)
 	narrow := p.In.narrow()

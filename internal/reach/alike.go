@@ -113,7 +113,7 @@ func (w *World) named(k *kind, d policy.Direction, f func(addrset.Set)) {
 			f(p.holders)
 		}
 	}
-	for _, o := range k.openings {
+	for _, o := range k.implicitAllows {
 		f(o.Peers)
 	}
 	if k.grouped {

@@ -177,8 +177,8 @@ func (r *region) same(o *region) bool {
 	return r.inTiers == o.inTiers && r.passed == o.passed && r.possible == o.possible && slices.Equal(r.passes, o.passes)
 }
 
-// follower is told what becomes of rules. used: the rule decides something, passes it on, or may.
-// lost: another rule has decided or passed on what it matches; noRule stands for Kubernetes
+// follower is given what becomes of rules. used: the rule decides something, passes it on, or may.
+// lost: another rule has decided or passed on what it matches; noRule represents Kubernetes
 // NetworkPolicies, which keep the baseline from being asked.
 type follower struct {
 	used func(rule int)
@@ -237,7 +237,7 @@ func (w *walk) step(i int, yes, maybe addrset.Set) {
 	w.budget.Spend(cost)
 	if w.follower != nil {
 		w.budget.Spend(len(w.done))
-		w.tellLost(i, yes)
+		w.reportLost(i, yes)
 	}
 	if r.stage == stageBaseline && w.byKubernetes {
 		for k := range w.active {
@@ -271,8 +271,8 @@ func (w *walk) step(i int, yes, maybe addrset.Set) {
 	w.active = w.next
 }
 
-// tellLost tells of what the rule would match, but what is decided or passed on.
-func (w *walk) tellLost(i int, yes addrset.Set) {
+// reportLost reports what the rule would match, but what is decided or passed on.
+func (w *walk) reportLost(i int, yes addrset.Set) {
 	for k := range w.done {
 		if lost := w.done[k].peers.Intersect(yes); w.done[k].ended != noRule && !lost.Empty() {
 			w.follower.lost(i, w.done[k].ended, lost)

@@ -40,7 +40,7 @@ type rule struct {
 	ports []portHolders
 }
 
-// portHolders are the addresses of those for whom a named port is a service.
+// portHolders are the addresses of those for which a named port is a service.
 type portHolders struct {
 	service flow.Service
 	holders addrset.Set
@@ -76,7 +76,7 @@ type group struct {
 	delegated map[string]addrset.Set
 }
 
-// named is whom a peer names.
+// named is the entity that a peer names.
 type named struct {
 	addresses addrset.Set
 	delegated map[string]addrset.Set

@@ -19,8 +19,8 @@ import (
 type Party struct {
 	// Chosen reports whether an endpoint belongs to it; nil means none does.
 	Chosen func(*Endpoint) bool
-	// Addresses are those of the outside that belong to it. The addresses of endpoints do not
-	// count.
+	// Addresses are the addresses of the outside that belong to it. The addresses of endpoints do
+	// not count.
 	Addresses addrset.Set
 }
 
@@ -42,7 +42,7 @@ type Question struct {
 // outcome for one reason. Flows from an endpoint to itself are not meant.
 type Flows struct {
 	From, To Side
-	// Services are disjoint. The one of cloud.AnyProtocol stands for all protocols that Possible
+	// Services are disjoint. The one of cloud.AnyProtocol represents all protocols that Possible
 	// does not name.
 	Services []flow.Service
 	// Possible are all services that the two ends tell apart, as far as they are asked about; only
@@ -92,9 +92,9 @@ func (w *World) Reach(q Question) []Flows {
 		for _, f := range from {
 			switch {
 			case len(f.members)+len(t.members) == 0:
-				continue // nobody here has a say
+				continue // no one here has a say
 			case f.public != t.public:
-				continue // the other addresses of the machine stand for it
+				continue // the other addresses of the machine represent it
 			}
 			for _, pair := range split(f, t) {
 				w.between(&c, &q, pair[0], pair[1])
@@ -151,7 +151,7 @@ func (c crowd) of(members []*endpoint) crowd {
 }
 
 // split separates what goes on within a machine, and what a Node sends to its own Pods, from the
-// rest. Nobody's flows to himself are left in where that can be seen: crowds of one.
+// rest. No one's flows to himself are left in where that can be seen: crowds of one.
 func split(f, t crowd) [][2]crowd {
 	var pairs [][2]crowd
 	for _, pair := range splitMachines(f, t) {
@@ -337,8 +337,8 @@ type box struct {
 	services, possible []flow.Service
 	// why is equal for boxes that may be put together; told and among are the numbers of possible,
 	// the latter without what one family of addresses has alone.
-	why         string
-	told, among int
+	why             string
+	reported, among int
 }
 
 // reason is equal for boxes that may be put together.
@@ -368,9 +368,9 @@ type collector struct {
 	budget  *work.Budget
 	numbers numbering
 	// of finds the boxes of the two crowds that are at work, between which so many services are
-	// told apart.
-	of          map[boxKey][]*box
-	told, among int
+	// distinguished.
+	of              map[boxKey][]*box
+	reported, among int
 }
 
 // boxKey is equal for boxes that may be the same.
@@ -382,11 +382,11 @@ type boxKey struct {
 // begin turns to two other crowds.
 func (c *collector) begin(possible []flow.Service) {
 	c.of = map[boxKey][]*box{}
-	c.told, c.among = c.numbers.services(possible), c.numbers.services(withoutICMP(possible))
+	c.reported, c.among = c.numbers.services(possible), c.numbers.services(withoutICMP(possible))
 }
 
 func (c *collector) add(b box, s flow.Service, f, t *crowd) {
-	b.why, b.told, b.among = b.reason(), c.told, c.among
+	b.why, b.reported, b.among = b.reason(), c.reported, c.among
 	c.budget.Spend(20 + b.from.addrs.Len() + b.to.addrs.Len())
 	key := boxKey{b.why, b.from.addrs.Hash(), b.to.addrs.Hash()}
 	for _, known := range c.of[key] {
@@ -416,7 +416,7 @@ func (c *collector) flows(w *World) []Flows {
 	for _, b := range list {
 		c.budget.Spend(20 + len(b.from.who) + len(b.to.who) + b.from.addrs.Len() + b.to.addrs.Len())
 		out = append(out, Flows{
-			From: w.told(&b.from), To: w.told(&b.to), Services: b.services, Possible: b.possible, Outcome: b.outcome, Apart: b.apart,
+			From: w.reported(&b.from), To: w.reported(&b.to), Services: b.services, Possible: b.possible, Outcome: b.outcome, Apart: b.apart,
 			Egress: w.decision(&b.egress), Ingress: w.decision(&b.ingress),
 		})
 	}
@@ -434,17 +434,17 @@ func (c *collector) joined(list []*box, ends func(*box) (same end, differs *end)
 	}
 	var joints []*joint
 	type jointKey struct {
-		outside        bool
-		same           uint64
-		why            string
-		services, told int
+		outside            bool
+		same               uint64
+		why                string
+		services, reported int
 	}
 	at := map[jointKey][]*joint{}
 next:
 	for _, b := range list {
 		same, differs := ends(b)
 		c.budget.Spend(10 + len(b.services) + same.addrs.Len())
-		key := jointKey{len(differs.who) == 0, same.addrs.Hash(), b.why, c.numbers.services(b.services), b.told}
+		key := jointKey{len(differs.who) == 0, same.addrs.Hash(), b.why, c.numbers.services(b.services), b.reported}
 		for _, known := range at[key] {
 			if kept, _ := ends(known.box); kept.same(&same) {
 				known.others = append(known.others, differs)
@@ -532,8 +532,8 @@ func (e *end) names() string {
 	return string(out)
 }
 
-// told is an end as it is told.
-func (w *World) told(e *end) Side {
+// reported is an end as it is given.
+func (w *World) reported(e *end) Side {
 	if len(e.who) == 0 {
 		all := w.filled(e.addrs)
 		return Side{Addresses: all.Prefixes(), Rest: !all.Equal(e.addrs)}

@@ -29,7 +29,7 @@ const (
 	Used Use = "Used"
 	// AppliesToNobody: no endpoint is selected by its appliedTo.
 	AppliesToNobody Use = "AppliesToNobody"
-	// PeersNobody: nobody is selected by from or to, or nobody there has the port of that name.
+	// PeersNobody: no one is selected by from or to, or no one there has the port of that name.
 	PeersNobody Use = "PeersNobody"
 	// Shadowed: rules before it decide all that it matches.
 	Shadowed Use = "Shadowed"
@@ -37,8 +37,8 @@ const (
 	// that decide; or it is of the baseline, and Kubernetes NetworkPolicies stand before it
 	// wherever it applies.
 	Skipped Use = "Skipped"
-	// Unjudged: it is about certain source ports or about Services, of which flows as they are told
-	// here know nothing.
+	// Unjudged: it is about certain source ports or about Services, of which flows as they are
+	// given here know nothing.
 	Unjudged Use = "Unjudged"
 )
 
@@ -49,7 +49,7 @@ func (u Use) Useless() bool {
 }
 
 // RuleUses says of every rule of the policies what it is good for, in the order of evaluation of
-// ingress, then egress. The rules that nobody wrote, by which Kubernetes NetworkPolicies isolate,
+// ingress, then egress. The rules that no one wrote, by which Kubernetes NetworkPolicies isolate,
 // are left out. Copies of one written rule, one per Namespace, count as one.
 //
 // A rule that is Shadowed or Skipped is so for every endpoint it applies to now: with other
@@ -301,7 +301,7 @@ type EffectiveDirection struct {
 	IsolatedBy []policy.PolicyRef
 	// Suspended says why none of the rules is enforced; empty if they are.
 	Suspended string
-	// Openings is whose flows are allowed before any rule; nobody's if none are.
+	// Openings is whose flows are allowed before any rule; no one's if none are.
 	Openings Owner
 }
 
@@ -337,7 +337,7 @@ func (w *World) effective(half int, e *Endpoint) EffectiveDirection {
 	found := make([]finding, len(w.policies.rules))
 	w.find(&k.class, 1, found)
 	d := EffectiveDirection{Default: Outcome(k.byDefault().outcome())}
-	if len(k.openings) > 0 {
+	if len(k.implicitAllows) > 0 {
 		d.Openings = k.owner
 	}
 	for _, i := range k.rules {

@@ -40,7 +40,7 @@ type namedPort struct {
 	name     string
 }
 
-// resolves returns the services that the name stands for at somebody with these ports.
+// resolves returns the services that the name represents at somebody with these ports.
 func (n namedPort) resolves(ports []policy.NamedPort) []flow.Service {
 	var out []flow.Service
 	for _, p := range ports {

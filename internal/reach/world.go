@@ -16,10 +16,10 @@ import (
 // Endpoint is somebody with addresses whose traffic is asked about: an entity, or an interface in a
 // cloud that is none.
 type Endpoint struct {
-	// EntityRef is whom policies apply to; zero where none can. A Pod in the network of its Node is
-	// that Node.
+	// EntityRef is the entity that policies apply to; zero where none can. A Pod in the network of
+	// its Node is that Node.
 	policy.EntityRef
-	// Name is what people call it. Of several endpoints with equal names the interface is told,
+	// Name is what people call it. Of several endpoints with equal names the interface is reported,
 	// too.
 	Name      string
 	Addresses []netip.Addr
@@ -45,9 +45,9 @@ type Endpoint struct {
 	Machine string
 	// Public tells that these are the public addresses of a machine in a cloud, which has others
 	// besides, as an Endpoint of its own. Packets between such addresses go through the internet,
-	// where nobody's groups are known.
+	// where no one's groups are known.
 	Public bool
-	// Suspended says why policies are not enforced on it, in the words of whoever asks; empty if
+	// Suspended says why policies are not enforced on it, in the words of anyone who asks; empty if
 	// they are.
 	Suspended string
 	// Openings are allowed before any rule where a policy applies: the failsafe flows of an
@@ -65,7 +65,7 @@ type Openings struct {
 }
 
 // Owner says whose Openings are: an account's or a host's, each "namespace/name". The zero value is
-// nobody.
+// no one.
 type Owner struct{ Account, Host string }
 
 // Opening is one of the Openings.
@@ -90,7 +90,7 @@ type Input struct {
 
 // Delegation is what a cloud has delegated to the interfaces of an entity in blocks. Rules that
 // security groups of the Region enforce name these addresses together with the others of the
-// entity; elsewhere nobody is told of them.
+// entity; elsewhere no one is informed of them.
 type Delegation struct {
 	Region string
 	Blocks addrset.Set
@@ -143,12 +143,13 @@ func directionOf(half int) policy.Direction {
 type kind struct {
 	class
 	// selected tells that a policy applies to the endpoints, in either direction.
-	selected  bool
-	openings  []Opening
-	owner     Owner // of the openings
-	suspended string
-	public    bool
-	// groups are those of the interface, nil if it is not in sight; grouped tells that they filter.
+	selected       bool
+	implicitAllows []Opening
+	owner          Owner // of the openings
+	suspended      string
+	public         bool
+	// groups are the groups of the interface, nil if it is not in sight; grouped tells that they
+	// filter.
 	groups  *trace.Membership
 	grouped bool
 	// behind is who else decides.
@@ -193,7 +194,7 @@ func (w *World) kind(half int, e *Endpoint) *kind {
 	w.kinds[half][key] = k
 	k.index = w.policies.indexOf(&k.class)
 	k.services = w.policies.services(&k.class)
-	for _, o := range k.openings {
+	for _, o := range k.implicitAllows {
 		k.services = append(k.services, o.Services...)
 	}
 	if k.grouped && !k.isolated {
@@ -220,14 +221,14 @@ func (w *World) newKind(half int, e *Endpoint) *kind {
 		k.owner = e.Openings.Owner
 		for _, o := range e.Openings.Flows {
 			if o.Direction == directionOf(half) {
-				k.openings = append(k.openings, o)
+				k.implicitAllows = append(k.implicitAllows, o)
 			}
 		}
 	}
 	return k
 }
 
-// outside is the kind of addresses that are nobody's: nothing is decided there.
+// outside is the kind of addresses that are no one's: nothing is decided there.
 func outside() *kind { return &kind{services: []flow.Service{flow.Any()}} }
 
 // Outcome is what becomes of a flow.
@@ -248,8 +249,8 @@ const (
 // Passes reports whether the flow gets through for certain.
 func (o Outcome) Passes() bool { return o == Allow }
 
-// Cause is why one end decides as it does. At most one field is set; none is where nobody decides:
-// an address that is nobody's, or a Pod, Node or host that no policy isolates in the direction.
+// Cause is why one end decides as it does. At most one field is set; none is where no one decides:
+// an address that is no one's, or a Pod, Node or host that no policy isolates in the direction.
 type Cause struct {
 	// Rule is the deciding rule of a policy.
 	Rule *policy.RuleRef
@@ -308,7 +309,7 @@ func (h half) and(machine half) half {
 func (w *World) decideOwn(k *kind, direction policy.Direction, s flow.Service, peers addrset.Set, other *kind) []half {
 	peers = peers.Intersect(flow.Family(s.Protocol))
 	var halves []half
-	for _, o := range k.openings {
+	for _, o := range k.implicitAllows {
 		if len(o.Services) > 0 && !covers(o.Services, s) {
 			continue
 		}
@@ -368,7 +369,7 @@ func cloudDirection(d policy.Direction) cloud.Direction {
 	return cloud.Ingress
 }
 
-// together is what the sender sees: see policy.Verdict.Together. Here a Native that nobody filters
+// together is what the sender sees: see policy.Verdict.Together. Here a Native that no one filters
 // is Allow already.
 func together(egress, ingress outcomes) Outcome {
 	var ends outcomes

@@ -15,12 +15,13 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/review"
 )
 
 // shop is a Namespace with Pods a, b and c on a Node, and the policies given.
-func shop(policies ...*networkingv1.NetworkPolicy) *explain.Objects {
-	o := &explain.Objects{Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, K8sPolicies: policies}
+func shop(policies ...*networkingv1.NetworkPolicy) *input.Objects {
+	o := &input.Objects{Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, K8sPolicies: policies}
 	for i, name := range []string{"a", "b", "c"} {
 		o.Pods = append(o.Pods, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name}}, Spec: corev1.PodSpec{NodeName: "worker"},

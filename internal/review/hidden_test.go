@@ -13,6 +13,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
+	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 	"github.com/nephele-io/nephele/internal/review"
@@ -30,7 +32,7 @@ func randomComputation(seed uint64, objects int) *explain.Computation {
 		w.Put(o)
 	}
 	e.Commit()
-	return &explain.Computation{Objects: &explain.Objects{}, Listing: e.Listing(), Ends: w.Entities}
+	return &explain.Computation{Objects: &input.Objects{}, Listing: e.Listing(), Ends: w.Entities}
 }
 
 // namespaces are those that there is somebody in.
@@ -103,7 +105,7 @@ func TestNothingHiddenIsTold(t *testing.T) {
 			}
 		}
 		cluster := r.IntN(2) == 0
-		limited := full.For(explain.View{Namespace: func(ns string) bool { return !slices.Contains(hidden, ns) }, Cluster: cluster})
+		limited := full.For(redact.View{Namespace: func(ns string) bool { return !slices.Contains(hidden, ns) }, Cluster: cluster})
 		name := fmt.Sprintf("world %d, hidden %v, cluster %t", seed+n, hidden, cluster)
 		check := func(what string, answer any) {
 			if found := leaks(t, answer, hidden, cluster); len(found) > 0 {
@@ -376,10 +378,10 @@ func TestTwoWorldsAreOne(t *testing.T) {
 				}
 			}
 			e.Commit()
-			return &explain.Computation{Objects: &explain.Objects{}, Listing: e.Listing(), Ends: w.Entities}
+			return &explain.Computation{Objects: &input.Objects{}, Listing: e.Listing(), Ends: w.Entities}
 		}
 		full, other := build(false), build(true)
-		view := explain.View{Namespace: func(ns string) bool { return !slices.Contains(h.hidden, ns) }, Cluster: h.cluster}
+		view := redact.View{Namespace: func(ns string) bool { return !slices.Contains(h.hidden, ns) }, Cluster: h.cluster}
 		one, two := full.For(view), other.For(view)
 		same := func(what string, a, b any, errA, errB error) {
 			t.Helper()

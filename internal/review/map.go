@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/classes"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 )
@@ -30,26 +31,26 @@ type MapQuestion struct {
 	Parties bool
 }
 
-// Map tells who can reach whom, by classes of machines that are alike: now, and if then is not nil
-// what changes. One machine of a class stands for all, so that it costs what the classes cost.
-// Whoever may not be seen is not on it.
+// Map tells which endpoint can reach which, by classes of machines that are alike: now, and if then
+// is not nil what changes. One machine of a class represents all, so that it costs what the classes
+// cost. Anyone who may not be seen is not on it.
 func Map(now, then *explain.World, q MapQuestion) *v1alpha1.ReachMap {
 	if !q.Parties {
 		q.From, q.To = reach.Everybody(), reach.Everybody()
 	}
-	classes := slices.DeleteFunc(explain.Classes(now, then), func(c *explain.Class) bool { return !q.meant(c) })
-	out := &v1alpha1.ReachMap{Nodes: []v1alpha1.MapNode{}, Edges: []v1alpha1.MapEdge{}, Total: int32(len(classes))}
-	if len(classes) > mostNodes {
-		slices.SortStableFunc(classes, func(a, b *explain.Class) int { return cmp.Compare(len(b.Names), len(a.Names)) })
-		classes = classes[:mostNodes]
+	all := slices.DeleteFunc(classes.Of(now, then), func(c *classes.Class) bool { return !q.meant(c) })
+	out := &v1alpha1.ReachMap{Nodes: []v1alpha1.MapNode{}, Edges: []v1alpha1.MapEdge{}, Total: int32(len(all))}
+	if len(all) > mostNodes {
+		slices.SortStableFunc(all, func(a, b *classes.Class) int { return cmp.Compare(len(b.Names), len(a.Names)) })
+		all = all[:mostNodes]
 	}
 	m := mapping{MapQuestion: q, nodes: map[string]*v1alpha1.MapNode{}, edges: map[edgeKey]*edge{}}
-	for _, c := range classes {
+	for _, c := range all {
 		m.nodes[c.Key] = nodeOf(c, cmp.Or(then, now), now)
 	}
-	m.flows(now, classes, func(c *explain.Class) []*reach.Endpoint { return c.Now }, func(e *edge) *forecast.Packets { return &e.now })
+	m.flows(now, all, func(c *classes.Class) []*reach.Endpoint { return c.Now }, func(e *edge) *forecast.Packets { return &e.now })
 	if then != nil {
-		m.flows(then, classes, func(c *explain.Class) []*reach.Endpoint { return c.Then }, func(e *edge) *forecast.Packets { return &e.then })
+		m.flows(then, all, func(c *classes.Class) []*reach.Endpoint { return c.Then }, func(e *edge) *forecast.Packets { return &e.then })
 	}
 	for key, e := range m.edges {
 		out.Edges = append(out.Edges, e.told(key, then != nil)...)
@@ -70,9 +71,9 @@ func Map(now, then *explain.World, q MapQuestion) *v1alpha1.ReachMap {
 	return out
 }
 
-// Members are those of a class, or none if there is no such class now.
+// Members are the members of a class, or none if there is no such class now.
 func Members(w *explain.World, key string) []v1alpha1.ReachEnd {
-	for _, c := range explain.Classes(w, nil) {
+	for _, c := range classes.Of(w, nil) {
 		if c.Key != key {
 			continue
 		}
@@ -86,14 +87,14 @@ func Members(w *explain.World, key string) []v1alpha1.ReachEnd {
 }
 
 // meant reports whether a class is one that is asked about.
-func (q *MapQuestion) meant(c *explain.Class) bool {
+func (q *MapQuestion) meant(c *classes.Class) bool {
 	chosen := func(e *reach.Endpoint) bool {
 		return q.From.Chosen != nil && q.From.Chosen(e) || q.To.Chosen != nil && q.To.Chosen(e)
 	}
 	return slices.ContainsFunc(c.Now, chosen) || slices.ContainsFunc(c.Then, chosen)
 }
 
-func nodeOf(c *explain.Class, w, now *explain.World) *v1alpha1.MapNode {
+func nodeOf(c *classes.Class, w, now *explain.World) *v1alpha1.MapNode {
 	n := &v1alpha1.MapNode{
 		Key: c.Key, Label: c.Label, Kind: string(c.Kind), Service: c.Service, Count: int32(len(c.Names)),
 		Role: c.Role, Tier: c.Tier, Namespace: c.Namespace, Account: c.Account, Region: c.Region, Network: c.Network,
@@ -159,9 +160,9 @@ type mapping struct {
 }
 
 // flows adds those of a world to the edges.
-func (m *mapping) flows(w *explain.World, classes []*explain.Class, members func(*explain.Class) []*reach.Endpoint, packets func(*edge) *forecast.Packets) {
+func (m *mapping) flows(w *explain.World, all []*classes.Class, members func(*classes.Class) []*reach.Endpoint, packets func(*edge) *forecast.Packets) {
 	stands, single := map[*reach.Endpoint]string{}, map[string]bool{}
-	for _, c := range classes {
+	for _, c := range all {
 		list := members(c)
 		for _, e := range list[:min(len(list), 2)] { // two, for what goes between members
 			stands[e] = c.Key
@@ -215,7 +216,7 @@ func (m *mapping) keys(s reach.Side, stands map[*reach.Endpoint]string) []string
 	return out
 }
 
-// addresses is the node of addresses that nobody known has.
+// addresses is the node of addresses that no one known has.
 func (m *mapping) addresses(s reach.Side) string {
 	texts := make([]string, len(s.Addresses))
 	for i, p := range s.Addresses {

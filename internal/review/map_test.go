@@ -10,6 +10,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/classes"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/review"
@@ -25,12 +27,12 @@ func TestMapAgreesWithReach(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed+n, 31))
 		w := randomComputation(seed+n, 90).World(false)
 		m := review.Map(w, nil, review.MapQuestion{})
-		classes := explain.Classes(w, nil)
-		if len(classes) != int(m.Total) || m.MoreEdges > 0 {
-			t.Fatalf("world %d: %d classes, %d told, %d edges left out", seed+n, len(classes), m.Total, m.MoreEdges)
+		all := classes.Of(w, nil)
+		if len(all) != int(m.Total) || m.MoreEdges > 0 {
+			t.Fatalf("world %d: %d classes, %d told, %d edges left out", seed+n, len(all), m.Total, m.MoreEdges)
 		}
 		for range 60 {
-			a, b := classes[r.IntN(len(classes))], classes[r.IntN(len(classes))]
+			a, b := all[r.IntN(len(all))], all[r.IntN(len(all))]
 			from, to := a.Now[r.IntN(len(a.Now))], b.Now[r.IntN(len(b.Now))]
 			if from == to || from.Kind == policy.KindNode && to.Kind == policy.KindPod {
 				continue
@@ -112,7 +114,7 @@ func estate(n int, port int32) *explain.World {
 			},
 		})
 	}
-	c := &explain.Computation{Objects: &explain.Objects{}, Ends: map[policy.EntityRef]policy.Entity{}}
+	c := &explain.Computation{Objects: &input.Objects{}, Ends: map[policy.EntityRef]policy.Entity{}}
 	for i := range n {
 		x := policy.Entity{
 			EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: namespace(i % apps), Name: fmt.Sprintf("vm-%05d", i)},

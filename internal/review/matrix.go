@@ -53,7 +53,7 @@ func (g grouping) of(e *reach.Endpoint) string {
 	return cmp.Or(g.w.Label(e, g.by), groupWithout)
 }
 
-// ofAddresses is the group of addresses that nobody known has.
+// ofAddresses is the group of addresses that no one known has.
 func (g grouping) ofAddresses(s reach.Side) string {
 	if g.by == "machine" && len(s.Addresses) == 1 {
 		return s.Addresses[0].String()
@@ -75,8 +75,9 @@ func (g grouping) party(p reach.Party, group string) reach.Party {
 	return out
 }
 
-// Matrix tells who reaches whom by groups: rows are sources, columns destinations. Only the part is
-// told that the question asks for; its cost is that of the flows, and not that of all cells.
+// Matrix tells which endpoint reaches which by groups: rows are sources, columns destinations. Only
+// the part is given that the question asks for; its cost is that of the flows, and not that of all
+// cells.
 func Matrix(w *explain.World, q reach.Question, spec v1alpha1.ReachReviewSpec) *v1alpha1.ReachMatrix {
 	g := grouping{w, spec.GroupBy}
 	flows := w.Reach(q)

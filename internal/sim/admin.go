@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
-// badRequest is an error of whoever called an admin endpoint.
+// badRequest is an error of anyone who called an admin endpoint.
 type badRequest struct{ error }
 
 func badf(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
@@ -88,7 +88,7 @@ func writeJSON(w http.ResponseWriter, v any, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A caller that has gone away does not get its answer; there is nobody left to tell.
+	// A caller that has gone away does not get its answer; there is no one left to tell.
 	_, _ = w.Write(append(body, '\n'))
 }
 

@@ -156,7 +156,7 @@ func (s *Server) AzureThrottle() *arm.Throttle {
 func (o operator) adminAzure(mux *http.ServeMux, handle func(string, func(*http.Request) (any, error))) {
 	mux.HandleFunc("GET /_sim/azure/ca.pem", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
-		_, _ = w.Write(o.s.AzureCertificate()) // a caller that has gone away is told nothing
+		_, _ = w.Write(o.s.AzureCertificate()) // a caller that has gone away is given nothing
 	})
 	handle("GET /_sim/azure/allowed", o.getAzureAllowed)
 	handle("POST /_sim/azure/settings", o.postAzureSettings)
@@ -224,7 +224,7 @@ func (o operator) getAzureAllowed(r *http.Request) (any, error) {
 		if f.Dst, err = azureEnd(c, r.FormValue("dst"), r.FormValue("dstvnet")); err != nil {
 			return
 		}
-		if f.Protocol, err = azureProtocol(r.FormValue("proto")); err != nil {
+		if f.Protocol, err = protocol(r.FormValue("proto")); err != nil {
 			return
 		}
 		if text := r.FormValue("port"); text != "" {
@@ -233,7 +233,7 @@ func (o operator) getAzureAllowed(r *http.Request) (any, error) {
 				return
 			}
 		}
-		if v, err = c.Allowed(f); err != nil {
+		if v, err = c.Verdicts().Allowed(f); err != nil {
 			err = badRequest{err}
 		}
 	})
@@ -250,27 +250,9 @@ func azureEnd(c *azure.Cloud, text, network string) (azure.End, error) {
 	if strings.HasPrefix(text, "/") {
 		return azure.End{NIC: text}, nil
 	}
-	nics := c.InterfacesNamed(text)
+	nics := c.Verdicts().InterfacesNamed(text)
 	if len(nics) != 1 {
 		return azure.End{}, badf("%d interfaces are named %q or are of a virtual machine of that name, expected one", len(nics), text)
 	}
 	return azure.End{NIC: nics[0]}, nil
-}
-
-func azureProtocol(text string) (int, error) {
-	switch strings.ToLower(text) {
-	case "", "tcp":
-		return 6, nil
-	case "udp":
-		return 17, nil
-	case "icmp":
-		return 1, nil
-	case "icmpv6":
-		return 58, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > 255 {
-		return 0, badf("proto is %q, expected tcp, udp, icmp, icmpv6 or a number", text)
-	}
-	return n, nil
 }

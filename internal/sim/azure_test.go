@@ -14,15 +14,16 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // TestAzureSide starts a server with an Azure side, talks to it by the certificate that it tells,
 // and finds everything again after a restart.
 func TestAzureSide(t *testing.T) {
 	const tenant, subscription = "11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
-	b := azure.NewBuilder(tenant, subscription, "westeurope")
+	b := build.New(tenant, subscription, "westeurope")
 	client := b.Principal("nephele", "secret")
-	nsg := b.SecurityGroup("rg", "nsg", azure.Rule("no-ssh", "Inbound", 100, "Deny", "Tcp", "", "", "22"))
+	nsg := b.SecurityGroup("rg", "nsg", build.Rule("no-ssh", "Inbound", 100, "Deny", "Tcp", "", "", "22"))
 	vnet := b.Network("rg", "v", []string{"10.1.0.0/16"}, []string{"s", "10.1.1.0/24"})
 	b.Machine("rg", "one", vnet+"/subnets/s", "10.1.1.4", "")
 	b.Machine("rg", "two", vnet+"/subnets/s", "10.1.1.5", nsg)

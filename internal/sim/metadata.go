@@ -7,10 +7,11 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/imds"
 )
 
-// Metadata is the metadata service of an instance, for whoever plays its host.
+// Metadata is the metadata service of an instance, for anyone who plays its host.
 func (s *Server) Metadata(account, region, instance string) (http.Handler, error) {
 	r, err := s.world.Region(account, region)
 	if err != nil {
@@ -50,9 +51,9 @@ func (s *Server) MetadataCertificate() ([]byte, error) {
 }
 
 // AzureMetadata is the metadata service of a virtual machine of Azure, by its resource id, for
-// whoever plays its host.
+// anyone who plays its host.
 func (s *Server) AzureMetadata(machine string) (http.Handler, error) {
-	id, ok := azure.ParseID(machine)
+	id, ok := document.ParseID(machine)
 	if !ok {
 		return nil, fmt.Errorf("%q is no resource id", machine)
 	}

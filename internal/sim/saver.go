@@ -34,7 +34,7 @@ func newSaver(w *aws.World, path string) (*saver, error) {
 	return s, nil
 }
 
-// flush returns when every mutation that was made before the call is in the file. Whoever comes
+// flush returns when every mutation that was made before the call is in the file. Anyone who comes
 // first writes for all that wait behind it.
 func (s *saver) flush() error {
 	wanted := s.latest.Load()

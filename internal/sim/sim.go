@@ -126,7 +126,7 @@ type Options struct {
 	// VisibilityDelay and TransitionDelay are those of aws.Options.
 	VisibilityDelay time.Duration
 	TransitionDelay time.Duration
-	// Effects are those of aws.Options.
+	// Effects are the effects of aws.Options.
 	Effects effect.Delay
 
 	// NoAuth accepts any key and any signature.

@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
-// This file holds the admin endpoints that tell stories: ask who reaches whom, start, stop and tag
-// machines.
+// This file holds the admin endpoints that tell stories: ask which endpoint reaches which, start,
+// stop and tag machines.
 
 // runBody starts one instance. Groups are ids; Name and Tags go onto the instance.
 type runBody struct {
@@ -39,7 +39,7 @@ func (o operator) postRun(r *http.Request) (any, error) {
 	if body.Name != "" {
 		tags["Name"] = body.Name
 	}
-	return region.RunInstances(aws.RunInstancesInput{
+	return region.InstanceCalls().RunInstances(aws.RunInstancesInput{
 		ImageID: "ami-00000000", InstanceType: "t3.micro", MinCount: 1, MaxCount: 1,
 		SubnetID: body.Subnet, GroupIDs: body.Groups, PrivateIP: body.PrivateIP,
 		Tags: map[string]aws.Tags{"instance": tags},
@@ -62,7 +62,7 @@ func (o operator) postTerminate(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return region.TerminateInstances(body.Instances)
+	return region.InstanceCalls().TerminateInstances(body.Instances)
 }
 
 // tagsBody sets and removes tags of resources.

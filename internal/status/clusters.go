@@ -41,6 +41,10 @@ type ClusterPolicy struct {
 	Phase   Phase  `json:"phase"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// CurrentNodesRealized is the number of enforcers there that have realized it,
+	// DesiredNodesRealized of those that should.
+	CurrentNodesRealized int32 `json:"currentNodesRealized,omitempty"`
+	DesiredNodesRealized int32 `json:"desiredNodesRealized,omitempty"`
 }
 
 // Membership is how this cluster stands with its hub.
@@ -73,7 +77,9 @@ func (g *gathering) elsewhere(name string, generation int64, in []v1beta1.Cluste
 		c.Policies[phase]++
 		if (phase == Failed || r.Reason != "") && r.Reason != setv1alpha1.ReasonSyncing && r.Reason != setv1alpha1.ReasonNotHeard && r.Reason != setv1alpha1.ReasonNotJoined &&
 			len(c.Wrong) < maxWrongPolicies {
-			c.Wrong = append(c.Wrong, ClusterPolicy{Policy: name, Phase: phase, Reason: r.Reason, Message: r.Message})
+			c.Wrong = append(c.Wrong, ClusterPolicy{
+				Policy: name, Phase: phase, Reason: r.Reason, Message: r.Message, CurrentNodesRealized: r.CurrentNodesRealized, DesiredNodesRealized: r.DesiredNodesRealized,
+			})
 		}
 	}
 }
@@ -95,6 +101,11 @@ func (g *gathering) clusters(ctx context.Context) {
 
 func (g *gathering) cluster(o *setv1alpha1.Cluster) {
 	out := Cluster{Name: o.Name, State: ClusterState(o), LastHeard: o.Status.LastHeard, Version: o.Status.Version, Entities: o.Status.Entities, Refused: o.Status.Refused}
+	for i := range o.Status.KubernetesPolicies {
+		p := &o.Status.KubernetesPolicies[i]
+		g.elsewhere("NetworkPolicy of Kubernetes "+p.Namespace+"/"+p.Name, 0, []v1beta1.ClusterRealization{{Name: o.Name, Phase: p.Phase, Reason: p.Reason, Message: p.Message,
+			CurrentNodesRealized: p.CurrentNodesRealized, DesiredNodesRealized: p.DesiredNodesRealized}})
+	}
 	if in := g.inClusters[o.Name]; in != nil {
 		out.Policies, out.Wrong = in.Policies, in.Wrong
 	}
@@ -113,6 +124,9 @@ func (g *gathering) cluster(o *setv1alpha1.Cluster) {
 	if c := meta.FindStatusCondition(o.Status.Conditions, setv1alpha1.ClusterClaimsRefused); c != nil && c.Status == metav1.ConditionTrue {
 		g.attend(about, c.Type, c.Message, "if it is right, write it into the spec of the Cluster")
 	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, setv1alpha1.ClusterNamed); c != nil && c.Status == metav1.ConditionFalse {
+		g.note(about, c.Reason, c.Message)
+	}
 }
 
 func (g *gathering) silent(heard *metav1.Time) bool {
@@ -130,7 +144,7 @@ func (g *gathering) membership(o *setv1alpha1.Membership) {
 			g.attend("the hub", c.Reason, c.Message+fmt.Sprintf("; what it has sent stays in force, and who is in peers of other clusters is as it was more than %s ago", StaleCluster), "")
 		case c.Type == setv1alpha1.MembershipConnected:
 			g.note("the hub", c.Reason, c.Message)
-		case c.Type == setv1alpha1.MembershipAccepted && c.Status == metav1.ConditionFalse:
+		case (c.Type == setv1alpha1.MembershipAccepted || c.Type == setv1alpha1.MembershipNamed) && c.Status == metav1.ConditionFalse:
 			g.note("the hub", c.Reason, c.Message)
 		}
 	}

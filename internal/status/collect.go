@@ -331,7 +331,7 @@ func (g *gathering) conditions(a *cloudv1.CloudProviderAccount, out *Account) {
 			if not {
 				attention(c, "")
 			}
-		case cloudv1.ConditionEventsReceived, cloudv1.ConditionDeletionProtected, cloudv1.ConditionRecordsSigned, cloudv1.ConditionFlowLogsRead:
+		case cloudv1.ConditionEventsReceived, cloudv1.ConditionDeletionProtected, cloudv1.ConditionRecordsSigned, cloudv1.ConditionFlowLogsRead, cloudv1.ConditionNodeRoutes:
 			if not {
 				g.note(about, c.Type+"/"+c.Reason, c.Message)
 			}

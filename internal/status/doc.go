@@ -1,11 +1,11 @@
-// Package status sums up what the objects of a cluster say about Nephele: accounts, virtual
-// machines, policies and who works on them.
+// Package status sums up the objects of a cluster: accounts, virtual machines, policies, and the
+// controllers and agents that work on them.
 //
-// It owns the Report and its words of judgement (what needs attention, what is under way). It
-// promises that it only reads, with the rights of the role nephele-auditor, and page by page, so
-// that it keeps no more than numbers of virtual machines and policies; what it may not read it
-// names. It knows nothing but the objects: not the clouds, and not the process that enforces.
+// It owns the Report and its judgement of what needs attention and what is under way. It promises
+// that it only reads, with the rights of the role nephele-auditor, and page by page, so that of
+// virtual machines and policies it keeps only numbers; the Report names what may not be read. It
+// knows nothing but the objects: neither the clouds nor the process that enforces.
 //
 // Concurrency: Collect may be called by several goroutines with the same reader. A Report is a
-// value that nobody changes.
+// value that does not change.
 package status

@@ -139,24 +139,31 @@ type VMs struct {
 // Phase says how far a policy is enforced.
 type Phase string
 
-// The phases: those that Antrea policies have in their status, in the words of docs/glossary.md,
-// and what is to be said of others.
+// The phases of policies. docs/reference/conditions.md lists them from here: kubectl, the console
+// and the reasons of the condition Realized of upstream policies use the same words. NotReported
+// and Missing are words of nephele status alone.
 const (
-	Pending   Phase = "Pending"
+	// Pending: not computed yet.
+	Pending Phase = "Pending"
+	// Realizing: computed, and not yet confirmed by every enforcer.
 	Realizing Phase = "Realizing"
-	Realized  Phase = "Realized"
-	// Idle is a policy that applies to nothing that an enforcer is responsible for.
-	Idle        Phase = "Idle"
-	Planned     Phase = "Planned"
-	Failed      Phase = "Failed"
-	Suspended   Phase = "Suspended"
+	// Realized: in force wherever it applies.
+	Realized Phase = "Realized"
+	// Idle: it applies to nothing that an enforcer is responsible for.
+	Idle Phase = "Idle"
+	// Planned: not in force somewhere, where the mode is plan.
+	Planned Phase = "Planned"
+	// Failed: refused somewhere, or it cannot be computed; the message says why.
+	Failed Phase = "Failed"
+	// Suspended: not in force somewhere, only because of modes, break-glass or the brake.
+	Suspended Phase = "Suspended"
+	// NotEnforced: an account enforced it, and the VMs that it applied to are released.
 	NotEnforced Phase = "NotEnforced"
-	// Staged is a policy that its author does not want enforced yet. Nobody waits for it.
+	// Staged: enforced nowhere yet, by the annotation nephele.io/stage: plan. Nothing waits for it.
 	Staged Phase = "Staged"
-	// NotReported is a policy without a status, such as a Kubernetes NetworkPolicy, that applies to
-	// no VM: who enforces it does not tell us.
+	// NotReported: a Kubernetes NetworkPolicy of which no enforcer reports whether it is in force.
 	NotReported Phase = "NotReported"
-	// Missing is a policy that was asked for and is not there.
+	// Missing: asked for by name, and not there.
 	Missing Phase = "Missing"
 )
 

@@ -1,11 +1,11 @@
-// Package support makes the bundle that somebody who helps needs to see: objects, statuses, events,
+// Package support makes a bundle for the person that is asked for help: objects, statuses, events,
 // logs, metrics and a plan, without secrets.
 //
 // It owns what goes into a bundle and what is taken out. It promises that no Secret goes into it;
-// that the values of the Secrets that accounts name, where the caller may read them, and what looks
-// like a key, token or password, is removed wherever it stands; that annotations which are not ours
-// are left out; and that a bundle, unpacked, stays below its bound. What is left out is told in it.
-// Names and addresses of VMs stay: look before you send.
+// that the values of the Secrets that accounts name, where the caller may read them, and everything
+// that looks like a key, token or password are removed wherever they are; that annotations of
+// others are left out; and that a bundle, unpacked, stays below its bound. The bundle lists what is
+// left out. Names and addresses of VMs stay: look before you send.
 //
 // Concurrency: Write reads one thing after the other; several may run beside one another.
 package support

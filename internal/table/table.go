@@ -9,6 +9,7 @@ package table
 import (
 	"hash/maphash"
 	"iter"
+	"slices"
 )
 
 // Table is a set of values. The zero Table is empty.
@@ -36,6 +37,16 @@ const (
 
 // smallest is the number of slots that a Table begins with.
 const smallest = 16
+
+// Append is append to a list that may become very long: it becomes twice as long when it is full,
+// so that less is thrown away on the way than is kept. The built-in one throws away four times as
+// much.
+func Append[T any](list []T, x T) []T {
+	if len(list) == cap(list) {
+		list = slices.Grow(list, len(list)+1)
+	}
+	return append(list, x)
+}
 
 // Hash returns what the other methods want to know of a key. Equal keys have the same hash, keys
 // with the same hash may differ.
@@ -109,7 +120,7 @@ func (t *Table[T]) Insert(hash uint32, x *T) {
 		at, t.free = t.free[n-1], t.free[:n-1]
 		t.list[at] = x
 	} else {
-		t.list = append(t.list, x)
+		t.list = Append(t.list, x)
 	}
 	t.fill(slot{hash, at + first})
 }

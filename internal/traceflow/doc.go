@@ -1,14 +1,15 @@
-// Package traceflow runs the Traceflows of a cluster from the side of the controller: it finds out
-// which addresses a Traceflow is about and which Node begins, gives it one of few tags, and ends it
-// when the Nodes have told all, or its time is over.
+// Package traceflow runs the Traceflows of a cluster in the controller: it finds the addresses of a
+// Traceflow and the Node where it begins, gives it one of a few tags, and ends it when all Nodes
+// have reported, or its time is over.
 //
 // It promises:
 //
-//   - Of the Traceflows that run no two have the same tag, and no more run than there are tags; the
-//     others wait in the order in which they were made.
-//   - A controller that starts goes on with what a former one has begun: all is in the status.
+//   - No two running Traceflows have the same tag, and no more run than there are tags; the others
+//     wait in the order in which they were created.
+//   - A controller that starts goes on with the Traceflows of the former one: everything is in
+//     their status.
 //   - PacketCaptures are assigned to Nodes in the same way, a few to each Node at once.
-//   - It writes no results, and the only other thing that it writes of a Traceflow is its state.
+//   - Of a Traceflow it writes only the state, never results.
 //
 // Controller is for one goroutine, that of Start.
 package traceflow

@@ -1,12 +1,11 @@
 // Package uninstall takes Nephele out of a cluster and its cloud accounts, in the order in which
 // nothing is left behind.
 //
-// It owns that order: every account gives back what it holds, and only when the controller says
-// that nothing is left it goes on; then the controller has to end, then what makes the API server
-// ask it goes, then the admission policies, then the definitions with their objects, then what
-// remains. It promises that it goes on where it was interrupted, that it deletes nothing that does
-// not carry our labels or one of our names, and that it stops before it leaves security groups
-// behind that nobody would remove.
+// It owns that order. First every account gives back what it holds, until the controller reports
+// that nothing is left. Then the controller ends; its webhooks and API services go; then the
+// admission policies, the definitions with their objects, and the rest. It promises that it goes on
+// where it was interrupted, that it deletes nothing without our labels or one of our names, and
+// that it stops before it would leave security groups behind.
 //
 // Concurrency: Run is called once at a time per cluster; it starts no goroutines.
 package uninstall

@@ -2,6 +2,19 @@
 //
 // It owns what a combination of switches is. It promises to render as "helm install" does: with the
 // values checked against the schema, hooks included. It is safe for concurrent use.
+//
+// # Why the charts read the manifests
+//
+// config/ has the manifests for kustomize, with tests that compare rights with their use; a second
+// copy of rights would drift apart. So links below charts/nephele/files lead to config/, and the
+// templates read those files, leave out and replace what values say, and write the objects. They
+// work on objects, so no value is pasted into YAML. Tests compare the charts with what kustomize
+// builds, field by field, and check every combination of switches against kube-apiserver. A
+// checkout without links cannot be installed from; "make release" packs the charts.
+//
+// Manifests generated from the chart would have rights in templates that only helm reads. Copies by
+// "make generate" would be a second place in every review. Definitions in the chart's crds/ are
+// never upgraded by helm.
 package chart
 
 import (

@@ -37,7 +37,7 @@ func (p *place) services(r *aws.Region, vpc, subnet, group string) {
 		_, err := r.Services().Create(balancer)
 		must(t, err)
 	}
-	_, err = r.CreateNetworkInterface(aws.InterfaceSpec{SubnetID: subnet, GroupIDs: []string{group}, Description: hostile}, aws.Tags{"Name": "spare"}, "")
+	_, err = r.Interfaces().CreateNetworkInterface(aws.InterfaceSpec{SubnetID: subnet, GroupIDs: []string{group}, Description: hostile}, aws.Tags{"Name": "spare"}, "")
 	must(t, err)
 }
 

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -256,7 +255,7 @@ func TestAdmissionLive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 20*time.Second, "the system tiers", func(ctx context.Context) (bool, string) {
+	eventually(t, "the system tiers", func(ctx context.Context) (bool, string) {
 		var tiers v1beta1.TierList
 		err := c.client.List(ctx, &tiers)
 		return len(tiers.Items) == 6, fmt.Sprint(len(tiers.Items), err)
@@ -368,7 +367,7 @@ func tiersComeAndGo(t *testing.T, c *cluster) {
 				t.Fatalf("round %d: %v", round, err)
 			}
 		}
-		eventually(t, 20*time.Second, "the policy is computed", func(ctx context.Context) (bool, string) {
+		eventually(t, "the policy is computed", func(ctx context.Context) (bool, string) {
 			err := c.client.Get(ctx, client.ObjectKeyFromObject(user), user)
 			phase, _, _ := unstructured.NestedString(user.Object, "status", "phase")
 			return phase == "Realized" || phase == "Idle", fmt.Sprint(phase, err) // whether it selects something or not
@@ -408,7 +407,7 @@ func groupsComeAndGo(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	says := func(what string, words ...string) {
-		eventually(t, 20*time.Second, what, func(ctx context.Context) (bool, string) {
+		eventually(t, what, func(ctx context.Context) (bool, string) {
 			if err := c.client.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 				return false, err.Error()
 			}
@@ -425,7 +424,7 @@ func groupsComeAndGo(t *testing.T, c *cluster) {
 	if err := c.client.Create(t.Context(), manifestOf(t, antrea("ClusterGroup", "not-yet", "{podSelector: {}}"))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "only the other group is missing", func(ctx context.Context) (bool, string) {
+	eventually(t, "only the other group is missing", func(ctx context.Context) (bool, string) {
 		err := c.client.Get(ctx, client.ObjectKeyFromObject(p), p)
 		raw, _ := json.Marshal(p.Status)
 		return err == nil && !strings.Contains(string(raw), "not-yet") && strings.Contains(string(raw), "a/b"), string(raw)

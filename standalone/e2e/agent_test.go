@@ -95,18 +95,18 @@ func TestAgent(t *testing.T) {
 	}}
 	a.apply(allow)
 	a.sees("the policy is enforced", true, false)
-	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
+	eventually(t, "the status says so", func(ctx context.Context) (bool, string) {
 		err := a.client.Get(ctx, client.ObjectKeyFromObject(allow), allow)
 		return err == nil && allow.Status.Phase == v1beta1.NetworkPolicyRealized && allow.Status.CurrentNodesRealized == 1, fmt.Sprintf("%+v %v", allow.Status, err)
 	})
 	edit(t, a.client, allow, func() { allow.Spec.Ingress[0].Ports[0].Port = ptr(intstr.FromInt(81)) })
 	a.sees("the edit is enforced", false, true)
 
-	eventually(t, time.Minute, "explain knows what the agent does", func(context.Context) (bool, string) {
+	eventually(t, "explain knows what the agent does", func(context.Context) (bool, string) {
 		out, err := a.nephele("explain", "--from", agentPeer.String(), "--to", "ee/vms/web", "--port", "80")
 		return strings.Contains(out, "TCP port 80: Drop") && !strings.Contains(out, "given already"), fmt.Sprintf("%s %v", out, err)
 	})
-	eventually(t, time.Minute, "the log has a line of each version", func(context.Context) (bool, string) {
+	eventually(t, "the log has a line of each version", func(context.Context) (bool, string) {
 		text, err := os.ReadFile(filepath.Join(a.files, "policies.log"))
 		ports := map[float64]bool{}
 		for line := range strings.Lines(string(text)) {
@@ -119,7 +119,7 @@ func TestAgent(t *testing.T) {
 	})
 
 	// Connections are counted, for kubectl get antreanetworkpolicystats.
-	eventually(t, 2*time.Minute, "the statistics count the connections", func(ctx context.Context) (bool, string) {
+	eventually(t, "the statistics count the connections", func(ctx context.Context) (bool, string) {
 		u := &unstructured.Unstructured{}
 		u.SetAPIVersion("stats.antrea.io/v1alpha1")
 		u.SetKind("AntreaNetworkPolicyStats")
@@ -155,7 +155,7 @@ func (a *agented) apply(objects ...client.Object) {
 // sees waits until connections to the ports 80 and 81 of the host pass or not.
 func (a *agented) sees(what string, want80, want81 bool) {
 	a.t.Helper()
-	eventually(a.t, time.Minute, what, func(context.Context) (bool, string) {
+	eventually(a.t, what, func(context.Context) (bool, string) {
 		var got [2]bool
 		for i := range got {
 			a.port++
@@ -173,7 +173,7 @@ func (a *agented) sees(what string, want80, want81 bool) {
 // flows waits until the flows that are asked for have lines with all words of each list.
 func (a *agented) flows(what string, args []string, want ...[]string) {
 	a.t.Helper()
-	eventually(a.t, time.Minute, "the flows are told "+what, func(context.Context) (bool, string) {
+	eventually(a.t, "the flows are told "+what, func(context.Context) (bool, string) {
 		out, err := a.nephele(append([]string{"flows"}, args...)...)
 		for _, words := range want {
 			found := false
@@ -328,12 +328,12 @@ func TestAgentEnrollsByToken(t *testing.T) {
 	if out, err := a.nephele("plan", "-f", quarantine, "--flows", "1h"); err == nil || !strings.Contains(out, want) || !strings.Contains(out, `vms/quarantine, rule "nobody"`) {
 		t.Errorf("a plan does not say %q: %v\n%s", want, err, out)
 	}
-	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
+	eventually(t, "the status says so", func(ctx context.Context) (bool, string) {
 		err := a.client.Get(ctx, client.ObjectKeyFromObject(allow), allow)
 		return err == nil && allow.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprintf("%+v %v", allow.Status, err)
 	})
 	info := &v1beta1.AntreaAgentInfo{}
-	eventually(t, 2*time.Minute, "the agent tells about itself", func(ctx context.Context) (bool, string) {
+	eventually(t, "the agent tells about itself", func(ctx context.Context) (bool, string) {
 		err := a.client.Get(ctx, client.ObjectKey{Name: "web"}, info)
 		healthy := false
 		for _, c := range info.AgentConditions {
@@ -344,7 +344,7 @@ func TestAgentEnrollsByToken(t *testing.T) {
 	if err := a.client.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "it is served no more", func(context.Context) (bool, string) {
+	eventually(t, "it is served no more", func(context.Context) (bool, string) {
 		out, err := exec.Command(binary, "agent", "status", "--socket", filepath.Join(a.files, "agent.sock")).CombinedOutput()
 		return strings.Contains(string(out), "vms/web: Kept") && strings.Contains(string(out), "trouble with server"), fmt.Sprintf("%s %v", out, err)
 	})

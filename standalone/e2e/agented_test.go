@@ -46,16 +46,16 @@ func newHanded(t *testing.T) *handed {
 	must(t, w.AddCredential(aws.Credential{AccessKeyID: estate.DefaultAccessKeyID, Secret: estate.DefaultSecret, Account: sharingAccount}))
 	r, err := w.Region(sharingAccount, sharedRegion)
 	must(t, err)
-	vpc, err := r.CreateVPC(aws.CreateVPCInput{CIDR: "10.1.0.0/16"})
+	vpc, err := r.Networks().CreateVPC(aws.CreateVPCInput{CIDR: "10.1.0.0/16"})
 	must(t, err)
-	subnet, err := r.CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"})
+	subnet, err := r.Networks().CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"})
 	must(t, err)
-	g, err := r.CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "own", Description: "port 81", VPCID: vpc.ID})
+	g, err := r.Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "own", Description: "port 81", VPCID: vpc.ID})
 	must(t, err)
-	_, err = r.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{
+	_, err = r.Groups().AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{
 		{Protocol: "tcp", FromPort: ptr(int32(81)), ToPort: ptr(int32(81)), CIDRs: []aws.CIDRPeer{{CIDR: "10.1.0.0/16"}}}}})
 	must(t, err)
-	out, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
+	out, err := r.InstanceCalls().RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
 		Tags: map[string]aws.Tags{"instance": {"role": "web"}}})
 	must(t, err)
 	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: w.State()})
@@ -117,7 +117,7 @@ func (h *handed) watch() {
 // the cloud lets everything in or not. Until then nothing was open that nobody allows.
 func (h *handed) stands(what string, want80, want81 bool, condition, message string, wide bool) {
 	h.t.Helper()
-	eventually(h.t, 90*time.Second, what, func(ctx context.Context) (bool, string) {
+	eventually(h.t, what, func(ctx context.Context) (bool, string) {
 		var got [2]bool
 		for i := range got {
 			var err error
@@ -174,14 +174,14 @@ func TestAgented(t *testing.T) {
 	config := h.enroll(vmNamespace + "/" + node)
 	stop := h.startAgent(config)
 	h.stands("the agent enforces", true, false, "True", "lets in all ingress", true)
-	eventually(t, time.Minute, "the policy is realized by both", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy is realized by both", func(ctx context.Context) (bool, string) {
 		err := h.client.Get(ctx, client.ObjectKeyFromObject(web), web)
 		return err == nil && web.Status.Phase == v1beta1.NetworkPolicyRealized && web.Status.CurrentNodesRealized == 2, fmt.Sprintf("%+v %v", web.Status, err)
 	})
 	// What no group can say is enforced by the agent, and refused by nobody.
 	odd := allow("odd", 81, ptr(int32(7)))
 	h.apply(odd)
-	eventually(t, time.Minute, "a source port is no trouble", func(ctx context.Context) (bool, string) {
+	eventually(t, "a source port is no trouble", func(ctx context.Context) (bool, string) {
 		err := h.client.Get(ctx, client.ObjectKeyFromObject(odd), odd)
 		return err == nil && odd.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprintf("%+v %v", odd.Status, err)
 	})
@@ -213,20 +213,20 @@ func TestAgented(t *testing.T) {
 
 	agented(false)
 	h.stands("back to the cloud", true, false, "", "", false)
-	eventually(t, time.Minute, "the ExternalNode is gone", func(ctx context.Context) (bool, string) {
+	eventually(t, "the ExternalNode is gone", func(ctx context.Context) (bool, string) {
 		var list v1alpha1.ExternalNodeList
 		err := h.client.List(ctx, &list)
 		return err == nil && len(list.Items) == 0, fmt.Sprint(list.Items, err)
 	})
 	h.stands("still guarded by the cloud", true, false, "", "", false)
 	stop(syscall.SIGTERM)
-	var events corev1.EventList
-	must(t, h.client.List(t.Context(), &events, client.InNamespace(vmNamespace)))
-	seen := map[string]bool{}
-	for _, e := range events.Items {
-		seen[e.Reason] = true
-	}
-	if !seen["HandedToAgent"] || !seen["BackFromAgent"] {
-		t.Errorf("events %v", seen)
-	}
+	eventually(t, "events tell of the agent", func(ctx context.Context) (bool, string) {
+		var events corev1.EventList
+		err := h.client.List(ctx, &events, client.InNamespace(vmNamespace))
+		seen := map[string]bool{}
+		for _, e := range events.Items {
+			seen[e.Reason] = true
+		}
+		return seen["HandedToAgent"] && seen["BackFromAgent"], fmt.Sprint(seen, err)
+	})
 }

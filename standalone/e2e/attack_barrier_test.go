@@ -490,7 +490,7 @@ func (a *arena) restore() {
 	}
 	a.waitVMs(attackerNS, vms...)
 	var last picture
-	err := inTime(a.t, time.Minute, func(ctx context.Context) error {
+	err := inTime(a.t, markLimit, func(ctx context.Context) error {
 		p, err := a.mark()
 		if err != nil {
 			return err
@@ -569,10 +569,15 @@ func inTime(t *testing.T, limit time.Duration, ok func(ctx context.Context) erro
 	}
 }
 
-// eventuallyNil is inTime, for what must happen.
+// soon is inTime with all patience, for what must come and does not say how soon.
+func soon(t *testing.T, ok func(ctx context.Context) error) error {
+	return inTime(t, waitLimit, ok)
+}
+
+// eventuallyNil fails the test if ok never returns nil.
 func eventuallyNil(t *testing.T, what string, ok func(ctx context.Context) error) {
 	t.Helper()
-	if err := inTime(t, time.Minute, ok); err != nil {
+	if err := soon(t, ok); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

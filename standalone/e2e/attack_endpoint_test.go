@@ -104,7 +104,7 @@ func (a *arena) attackerAccount(name, endpoint string) *unstructured.Unstructure
 // several, with | between them.
 func (a *arena) notGranted(t *testing.T, word string, accounts ...*unstructured.Unstructured) {
 	t.Helper()
-	err := inTime(t, 15*time.Second, func(ctx context.Context) error {
+	err := soon(t, func(ctx context.Context) error {
 		var all []error
 		for _, o := range accounts {
 			if err := a.lacks(ctx, o, word); err != nil {
@@ -188,7 +188,7 @@ func (a *arena) endpoints(t *testing.T, tr *trap, redirects *redirector) {
 		o := a.attackerAccount("queue", a.server.URL())
 		set(o, []any{map[string]any{"url": "http://127.0.0.1:" + tr.port + "/222222222222/events"}}, "spec", "awsConfig", "eventQueue")
 		must(t, who.Create(t.Context(), o))
-		if err := inTime(t, 15*time.Second, func(ctx context.Context) error { return a.saysInB(ctx, flag) }); err != nil {
+		if err := soon(t, func(ctx context.Context) error { return a.saysInB(ctx, flag) }); err != nil {
 			t.Error(err)
 		}
 		tr.untouched(t, "event queue")

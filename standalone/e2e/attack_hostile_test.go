@@ -356,7 +356,7 @@ func (a *arena) hostileEndpoints(t *testing.T) {
 // in its conditions.
 func (a *arena) complains(t *testing.T, name string, says []string) {
 	t.Helper()
-	err := inTime(t, 30*time.Second, func(ctx context.Context) error {
+	err := soon(t, func(ctx context.Context) error {
 		var cpa cloudv1.CloudProviderAccount
 		if err := a.c.client.Get(ctx, client.ObjectKey{Namespace: attackerNS, Name: name}, &cpa); err != nil {
 			return err

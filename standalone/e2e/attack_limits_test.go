@@ -204,7 +204,7 @@ func (x *existing) changed() time.Duration {
 	begin := time.Now()
 	edit(x.t, x.admin, p, func() { p.Spec.Ingress[0].Ports[0].Port.IntVal++ })
 	generation := p.Generation
-	eventually(x.t, 3*time.Minute, "the policy is realized", func(ctx context.Context) (bool, string) {
+	eventually(x.t, "the policy is realized", func(ctx context.Context) (bool, string) {
 		err := x.admin.Get(ctx, client.ObjectKeyFromObject(p), p)
 		var vms cloudv1.VirtualMachineList
 		return err == nil && p.Status.ObservedGeneration >= generation && p.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprint(p.Status, err, len(vms.Items))

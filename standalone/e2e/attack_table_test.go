@@ -161,7 +161,7 @@ func (a *arena) try(t *testing.T, row attempt) {
 	}
 	a.mostOf(t, len(row.by) == 0)
 	if row.says != nil {
-		if err := inTime(t, 15*time.Second, row.says); err != nil {
+		if err := soon(t, row.says); err != nil {
 			t.Errorf("the controller does not say what is missing: %v", err)
 		}
 	}
@@ -423,7 +423,7 @@ func (a *arena) importedRows() (rows []attempt) {
 	vm := func(text string, kind types.PatchType, sub ...string) func(context.Context, client.Client) error {
 		return func(ctx context.Context, c client.Client) error {
 			o := a.text(`{apiVersion: crd.cloud.antrea.io/v1alpha1, kind: VirtualMachine, metadata: {namespace: ns-b, name: "{WEB}"}}`)
-			if err := inTime(a.t, 15*time.Second, func(ctx context.Context) error {
+			if err := soon(a.t, func(ctx context.Context) error {
 				return a.c.client.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy())
 			}); err != nil {
 				return fmt.Errorf("the VM is not imported: %w", err)

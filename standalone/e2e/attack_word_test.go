@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,7 +81,7 @@ func (a *arena) combinations(t *testing.T, refused bool, modes ...cloudv1.Enforc
 			}
 			a.create(s)
 			what := fmt.Sprintf("mode %q, broken glass %t", mode, glass)
-			if err := inTime(t, 10*time.Second, func(ctx context.Context) error { return a.answered(ctx, s, refused, mode, glass) }); err != nil {
+			if err := soon(t, func(ctx context.Context) error { return a.answered(ctx, s, refused, mode, glass) }); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 			p, err := a.mark()
@@ -149,7 +148,7 @@ func (a *arena) takenBack(t *testing.T) {
 	})
 	must(t, a.patch(cpa, `{"spec": {"allowedNamespaces": {"names": null}}}`))
 	// All flows, not one: the guard below takes each that is still open on the way for a breach.
-	if err := inTime(t, 20*time.Second, func(context.Context) error {
+	if err := soon(t, func(context.Context) error {
 		if n, text := differences(a.flows, a.before[0].verdicts, observe(a.server.World(), a.flows)); n > 0 {
 			return fmt.Errorf("%d flows are not as before the grant:%s", n, text)
 		}
@@ -223,7 +222,7 @@ spec: {accountNamespace: ns-common, accountName: common, vmSelector: [{vpcMatch:
 			}
 			a.create(s)
 			what := fmt.Sprintf("mode %q, broken glass %t", mode, glass)
-			if err := inTime(t, 10*time.Second, func(ctx context.Context) error { return a.answered(ctx, s, false, "", false) }); err != nil {
+			if err := soon(t, func(ctx context.Context) error { return a.answered(ctx, s, false, "", false) }); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 			enforced(what)
@@ -256,7 +255,7 @@ func (a *arena) withWord(t *testing.T) {
 	outside := end{addr: mustAddr("8.8.8.8")}
 	open := func(what string, want bool) {
 		t.Helper()
-		if err := inTime(t, 20*time.Second, func(context.Context) error {
+		if err := inTime(t, markLimit, func(context.Context) error {
 			if got := a.allowed(outside, "db", 443); got != want {
 				return fmt.Errorf("the VM is open: %t", got)
 			}
@@ -267,7 +266,7 @@ func (a *arena) withWord(t *testing.T) {
 	}
 	mode := func(what, want string) {
 		t.Helper()
-		if err := inTime(t, 20*time.Second, func(ctx context.Context) error {
+		if err := soon(t, func(ctx context.Context) error {
 			var vm cloudv1.VirtualMachine
 			err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: a.id("db")}, &vm)
 			if err == nil && vm.Status.Mode != want {

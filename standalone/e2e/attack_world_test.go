@@ -75,17 +75,17 @@ func newTenants(t *testing.T) *tenants {
 		must(t, w.AddCredential(aws.Credential{AccessKeyID: tenant.key, Secret: keySecret, Account: tenant.cloud}))
 		r, err := w.Region(tenant.cloud, tenantRegion)
 		must(t, err)
-		vpc, err := r.CreateVPC(aws.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1)})
+		vpc, err := r.Networks().CreateVPC(aws.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1)})
 		must(t, err)
 		x.vpc[tenant.cloud] = vpc.ID
-		subnet, err := r.CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
+		subnet, err := r.Networks().CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
 		must(t, err)
-		g, err := r.CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "open", Description: "all from everywhere", VPCID: vpc.ID})
+		g, err := r.Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "open", Description: "all from everywhere", VPCID: vpc.ID})
 		must(t, err)
-		_, err = r.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
+		_, err = r.Groups().AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
 		must(t, err)
 		for n, role := range tenant.vms {
-			out, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
+			out, err := r.InstanceCalls().RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
 				PrivateIP: fmt.Sprintf("10.%d.1.%d", i+1, 10+n), Tags: map[string]aws.Tags{"instance": {"role": role, "Name": role}}})
 			must(t, err)
 			x.vms[role] = out.Instances[0].NetworkInterfaces[0]

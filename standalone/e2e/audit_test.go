@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -150,7 +149,7 @@ func (x *existing) keyed() {
 // changesTold waits for the event that tells what was changed in the account of a namespace.
 func (x *existing) changesTold(namespace string) {
 	x.t.Helper()
-	eventually(x.t, time.Minute, "the changes are told", func(ctx context.Context) (bool, string) {
+	eventually(x.t, "the changes are told", func(ctx context.Context) (bool, string) {
 		list, err := x.kube.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -50,14 +49,14 @@ func TestDriftNamesItsAuthor(t *testing.T) {
 		NetworkInterfaceId: aws.String(im.firstInterface(vm)), Groups: native})
 	im.must(err)
 	by := "by arn:aws:iam::" + owner + ":user/mallory (ModifyNetworkInterfaceAttribute at "
-	eventually(t, 30*time.Second, "the account names the author", func(ctx context.Context) (bool, string) {
+	eventually(t, "the account names the author", func(ctx context.Context) (bool, string) {
 		if err := im.c.client.Get(ctx, client.ObjectKeyFromObject(account), account); err != nil {
 			return false, err.Error()
 		}
 		c := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionDrift)
 		return c != nil && c.Reason == cloudv1.ReasonRepaired && strings.Contains(c.Message, by), fmt.Sprintf("%+v", c)
 	})
-	eventually(t, 30*time.Second, "an event names the author", func(ctx context.Context) (bool, string) {
+	eventually(t, "an event names the author", func(ctx context.Context) (bool, string) {
 		var list eventsv1.EventList
 		if err := im.c.client.List(ctx, &list, client.InNamespace("cloud")); err != nil {
 			return false, err.Error()
@@ -82,7 +81,7 @@ func TestDriftNamesItsAuthor(t *testing.T) {
 	right := live.Status
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"policies":null,"policySummary":"9/9"}}`))
 	im.must(im.c.client.Status().Patch(t.Context(), im.virtualMachine(vm), patch))
-	eventually(t, 30*time.Second, "the status is put right", func(ctx context.Context) (bool, string) {
+	eventually(t, "the status is put right", func(ctx context.Context) (bool, string) {
 		if err := im.c.client.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
 			return false, err.Error()
 		}
@@ -94,7 +93,7 @@ func TestDriftNamesItsAuthor(t *testing.T) {
 func (im *imported) waitRealized(vm string) {
 	im.t.Helper()
 	live := im.virtualMachine(vm)
-	eventually(im.t, 30*time.Second, vm+" is realized", func(ctx context.Context) (bool, string) {
+	eventually(im.t, vm+" is realized", func(ctx context.Context) (bool, string) {
 		if err := im.c.client.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
 			return false, err.Error()
 		}

@@ -17,6 +17,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // azureServicesPolicies: a client reaches a VM through a load balancer and through a gateway only,
@@ -87,10 +88,10 @@ spec:
 // changes nothing; a policy on what cannot be set says why; and everything is given back.
 func TestAzureServices(t *testing.T) {
 	t.Parallel()
-	a := newAzureArena(t, func(a *azureArena, b *simazure.Builder, vnet string) {
+	a := newAzureArena(t, func(a *azureArena, b *build.Builder, vnet string) {
 		_, a.nics["orders"] = b.Endpoint("shop", "orders", vnet+"/subnets/links", "10.1.4.4", "sqlServer", nil)
-		front := b.Balancer("shop", "front", vnet+"/subnets/fronts", "10.1.3.10", nil, simazure.Listening{Protocol: "Tcp", Port: 80, To: 8080, Probe: 8081, Pool: "web"})
-		gate := b.Gateway("shop", "gate", vnet+"/subnets/gate", "10.1.2.20", nil, simazure.Listening{Protocol: "Http", Port: 80, To: 8080, Probe: 8080, Pool: "web"})
+		front := b.Balancer("shop", "front", vnet+"/subnets/fronts", "10.1.3.10", nil, build.Listening{Protocol: "Tcp", Port: 80, To: 8080, Probe: 8081, Pool: "web"})
+		gate := b.Gateway("shop", "gate", vnet+"/subnets/gate", "10.1.2.20", nil, build.Listening{Protocol: "Http", Port: 80, To: 8080, Probe: 8080, Pool: "web"})
 		b.Behind(a.nics["web"], front+"/backendAddressPools/web", false)
 		b.Behind(a.nics["web"], gate+"/backendAddressPools/web", true)
 	})
@@ -103,7 +104,7 @@ func TestAzureServices(t *testing.T) {
 	}
 	eventuallyNil(t, "every hop is as the policies say", func(context.Context) error { return a.hops() })
 	a.servicesRead(t, metav1.ConditionTrue, "")
-	eventually(t, time.Minute, "the policy on the endpoint says why it is not enforced", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy on the endpoint says why it is not enforced", func(ctx context.Context) (bool, string) {
 		s, err := a.service(ctx, "orders")
 		return err == nil && len(s.Status.Policies) == 1 && s.Status.Policies[0].Phase == cloudv1.PolicyPhaseFailed &&
 			strings.Contains(s.Status.Policies[0].Message, "private endpoint"), fmt.Sprintf("%v %+v", err, s.Status)
@@ -117,7 +118,7 @@ func TestAzureServices(t *testing.T) {
 			at["privateIPAddress"], at["privateIPAllocationMethod"] = "10.1.4.9", "Static"
 		}
 	})
-	eventually(t, 2*time.Minute, "the endpoint's new address is known", func(ctx context.Context) (bool, string) {
+	eventually(t, "the endpoint's new address is known", func(ctx context.Context) (bool, string) {
 		s, err := a.service(ctx, "orders")
 		return err == nil && s.Status.Addresses == "10.1.4.9", fmt.Sprintf("%v %+v", err, s.Status)
 	})
@@ -130,13 +131,13 @@ func TestAzureServices(t *testing.T) {
 	// A new process has never read them, and knows them none the less.
 	a.restart()
 	must(t, a.c.client.Delete(t.Context(), objects[3]))
-	eventually(t, time.Minute, "the new process is at work", func(ctx context.Context) (bool, string) {
+	eventually(t, "the new process is at work", func(ctx context.Context) (bool, string) {
 		s, err := a.service(ctx, "orders")
 		return err == nil && len(s.Status.Policies) == 0, fmt.Sprintf("%v %+v", err, s.Status)
 	})
 	late := a.objectsOf(latePolicy)[0]
 	a.create(late)
-	eventually(t, time.Minute, "the new process has planned and written", func(ctx context.Context) (bool, string) {
+	eventually(t, "the new process has planned and written", func(ctx context.Context) (bool, string) {
 		realized, all, err := a.realizedOn(ctx, "ops", "late")
 		return realized && !a.passes("203.0.113.7", "ops", 22), fmt.Sprintf("%v %+v", err, all)
 	})
@@ -191,7 +192,7 @@ func (a *azureArena) through(from, front string) (passes, health bool) {
 	var found bool
 	var err error
 	a.server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) {
-		p, found, err = c.Through(simazure.Flow{Src: simazure.End{NIC: a.nics[from]}, Dst: simazure.End{Addr: netip.MustParseAddr(front)}, Protocol: 6, Port: 80})
+		p, found, err = c.Verdicts().Through(simazure.Flow{Src: simazure.End{NIC: a.nics[from]}, Dst: simazure.End{Addr: netip.MustParseAddr(front)}, Protocol: 6, Port: 80})
 	})
 	must(a.t, err)
 	if !found || !p.Listens || len(p.Targets) != 1 || p.Targets[0].Health == nil {
@@ -236,7 +237,7 @@ func (a *azureArena) withdraw(t *testing.T, actions ...string) {
 // servicesRead waits for the condition of the account.
 func (a *azureArena) servicesRead(t *testing.T, want metav1.ConditionStatus, names string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "ServicesRead is "+string(want), func(ctx context.Context) (bool, string) {
+	eventually(t, "ServicesRead is "+string(want), func(ctx context.Context) (bool, string) {
 		var account cloudv1.CloudProviderAccount
 		err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: "azure"}, &account)
 		c := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionServicesRead)

@@ -25,6 +25,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 const (
@@ -81,15 +83,15 @@ type azureArena struct {
 
 // newAzureArena starts the control plane. more may add to the resource group shop, in whose network
 // vnet is a subnet for each kind of service.
-func newAzureArena(t *testing.T, more func(a *azureArena, b *simazure.Builder, vnet string)) *azureArena {
+func newAzureArena(t *testing.T, more func(a *azureArena, b *build.Builder, vnet string)) *azureArena {
 	t.Helper()
-	b := simazure.NewBuilder(azureTenantID, azureSubscriptionID, azureRegion)
+	b := build.New(azureTenantID, azureSubscriptionID, azureRegion)
 	raw, err := os.ReadFile("../../config/azure/role.json")
 	must(t, err)
 	role, err := simazure.ParseRole(raw)
 	must(t, err)
 	client := b.Principal("nephele", "secret", simazure.Assignment{Scope: "/subscriptions/" + azureSubscriptionID + "/resourceGroups/shop", Role: role})
-	everything := simazure.Rule("all", "Inbound", 100, "Allow", "", "", "", "")
+	everything := build.Rule("all", "Inbound", 100, "Allow", "", "", "", "")
 	own := b.SecurityGroup("shop", "nsg-own", everything)
 	b.SecurityGroup("shop", "nsg-bad", everything)
 	vnet := b.Network("shop", "shop", []string{"10.1.0.0/16"}, []string{"all", "10.1.1.0/24"},
@@ -150,7 +152,7 @@ func (a *azureArena) passes(from, to string, port int) bool {
 	var v simazure.Verdict
 	var err error
 	a.server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) {
-		v, err = c.Allowed(simazure.Flow{Src: src, Dst: simazure.End{NIC: a.nics[to]}, Protocol: 6, Port: port})
+		v, err = c.Verdicts().Allowed(simazure.Flow{Src: src, Dst: simazure.End{NIC: a.nics[to]}, Protocol: 6, Port: port})
 	})
 	must(a.t, err)
 	return v.Allowed
@@ -176,7 +178,7 @@ func (a *azureArena) wrong() error {
 
 func (a *azureArena) enforced(t *testing.T, what string) {
 	t.Helper()
-	if err := inTime(t, 2*time.Minute, func(context.Context) error { return a.wrong() }); err != nil {
+	if err := soon(t, func(context.Context) error { return a.wrong() }); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }
@@ -184,7 +186,7 @@ func (a *azureArena) enforced(t *testing.T, what string) {
 // byHand changes a resource as somebody with all rights in the subscription.
 func (a *azureArena) byHand(id string, change func(doc map[string]any)) {
 	a.t.Helper()
-	at, ok := simazure.ParseID(id)
+	at, ok := document.ParseID(id)
 	if !ok {
 		a.t.Fatalf("%s is no id", id)
 	}
@@ -226,7 +228,7 @@ func TestAzure(t *testing.T) {
 	t.Parallel()
 	a := newAzureArena(t, nil)
 	a.enforced(t, "the policy")
-	eventually(t, time.Minute, "status of the policy", func(ctx context.Context) (bool, string) {
+	eventually(t, "status of the policy", func(ctx context.Context) (bool, string) {
 		var p v1beta1.NetworkPolicy
 		err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: "databases"}, &p)
 		return err == nil && p.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprintf("%v %+v", err, p.Status)
@@ -262,7 +264,7 @@ func TestAzure(t *testing.T) {
 			tags[k] = v
 		}
 		a.byHand(azureShop+"networkSecurityGroups/nsg-bad", func(doc map[string]any) { doc["tags"] = tags })
-		eventually(t, 2*time.Minute, "the record is as it was", func(context.Context) (bool, string) {
+		eventually(t, "the record is as it was", func(context.Context) (bool, string) {
 			now := a.resources()[strings.ToLower(a.nics["db"])].Tags
 			for k, v := range now {
 				if strings.Contains(v, "nsg-bad") {
@@ -322,7 +324,7 @@ func TestAzure(t *testing.T) {
 // givenBack waits until every VM holds its own group again, and nothing of ours is left.
 func (a *azureArena) givenBack(t *testing.T) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "the VMs are given back", func(context.Context) (bool, string) {
+	eventually(t, "the VMs are given back", func(context.Context) (bool, string) {
 		for _, vm := range []string{"web", "db", "ops"} {
 			if g := a.groupOf(vm); !strings.HasSuffix(g, "/nsg-own") {
 				return false, vm + " holds " + g
@@ -363,7 +365,7 @@ spec: {accountNamespace: ns-a, accountName: azure, nativeSelector: [{kind: Servi
 `)[0]
 	a.create(selector)
 	const right = "Microsoft.Network/locations/serviceTags/read"
-	eventually(t, 2*time.Minute, "the right is missing, and named", func(ctx context.Context) (bool, string) {
+	eventually(t, "the right is missing, and named", func(ctx context.Context) (bool, string) {
 		var account cloudv1.CloudProviderAccount
 		err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: "azure"}, &account)
 		c := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionServicesRead)
@@ -379,7 +381,7 @@ spec: {accountNamespace: ns-a, accountName: azure, nativeSelector: [{kind: Servi
 		return nil, nil
 	}))
 	var group string
-	eventually(t, 2*time.Minute, "the service tag is imported", func(ctx context.Context) (bool, string) {
+	eventually(t, "the service tag is imported", func(ctx context.Context) (bool, string) {
 		var all cloudv1.CloudNativeServiceList
 		err := a.c.client.List(ctx, &all, client.InNamespace(ownerNS))
 		if err != nil || len(all.Items) != 1 {
@@ -404,14 +406,14 @@ spec: {accountNamespace: ns-a, accountName: azure, nativeSelector: [{kind: Servi
 	var g v1beta1.Group
 	must(t, a.c.client.Get(t.Context(), client.ObjectKey{Namespace: ownerNS, Name: group}, &g))
 	must(t, a.c.client.Patch(t.Context(), &g, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"ipBlocks": [{"cidr": "0.0.0.0/0"}]}}`))))
-	eventually(t, 2*time.Minute, "the Group is put right", func(ctx context.Context) (bool, string) {
+	eventually(t, "the Group is put right", func(ctx context.Context) (bool, string) {
 		err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: group}, &g)
 		return err == nil && len(g.Spec.IPBlocks) == 1 && g.Spec.IPBlocks[0].CIDR == "198.51.100.0/25", fmt.Sprintf("%v %+v", err, g.Spec)
 	})
 	eventuallyNil(t, "its flows, too", func(context.Context) error { return flows(true) })
 	must(t, a.c.client.Delete(t.Context(), policy))
 	must(t, a.c.client.Delete(t.Context(), selector))
-	eventually(t, 2*time.Minute, "the Group is gone", func(ctx context.Context) (bool, string) {
+	eventually(t, "the Group is gone", func(ctx context.Context) (bool, string) {
 		err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: group}, &g)
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +72,7 @@ func (im *imported) badAccounts(t *testing.T) {
 		cpa.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: []string{tc.region}, Endpoint: im.server.URL(),
 			SecretRef: &cloudv1.SecretReference{Namespace: "cloud", Name: name, Key: "credentials"}}
 		im.apply(cpa)
-		eventually(t, 30*time.Second, "condition of account "+name, func(ctx context.Context) (bool, string) {
+		eventually(t, "condition of account "+name, func(ctx context.Context) (bool, string) {
 			if err := im.c.client.Get(ctx, client.ObjectKeyFromObject(cpa), cpa); err != nil {
 				return false, err.Error()
 			}
@@ -84,7 +83,7 @@ func (im *imported) badAccounts(t *testing.T) {
 		})
 		im.must(im.c.client.Delete(t.Context(), cpa))
 		// Nothing was ever held in it, so it must not wait for keys that never come.
-		eventually(t, 30*time.Second, "account "+name+" is gone", func(ctx context.Context) (bool, string) {
+		eventually(t, "account "+name+" is gone", func(ctx context.Context) (bool, string) {
 			err := im.c.client.Get(ctx, client.ObjectKeyFromObject(cpa), cpa)
 			return apierrors.IsNotFound(err), fmt.Sprintf("%v %+v", err, cpa.Status)
 		})
@@ -101,7 +100,7 @@ func (im *imported) badSelectors(t *testing.T) {
 		ces.Spec.AccountNamespace, ces.Spec.AccountName = "cloud", tc.account
 		ces.Spec.VMSelector = []cloudv1.VirtualMachineSelector{{VMMatch: []cloudv1.EntityMatch{{MatchName: tc.vm}}}}
 		im.apply(ces)
-		eventually(t, 30*time.Second, "condition of selector "+name, func(ctx context.Context) (bool, string) {
+		eventually(t, "condition of selector "+name, func(ctx context.Context) (bool, string) {
 			if err := im.c.client.Get(ctx, client.ObjectKeyFromObject(ces), ces); err != nil {
 				return false, err.Error()
 			}
@@ -150,7 +149,7 @@ func (im *imported) badRotation(t *testing.T) {
 		edit(t, im.c.client, s, func() { s.Data = map[string][]byte{"credentials": []byte(keys)} })
 	}
 	ready := func(status metav1.ConditionStatus, reason string) {
-		eventually(t, 30*time.Second, "account is Ready="+string(status), func(ctx context.Context) (bool, string) {
+		eventually(t, "account is Ready="+string(status), func(ctx context.Context) (bool, string) {
 			var cpa cloudv1.CloudProviderAccount
 			if err := im.c.client.Get(ctx, client.ObjectKey{Namespace: "cloud", Name: "real"}, &cpa); err != nil {
 				return false, err.Error()

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,7 +67,7 @@ spec:
 	key := client.ObjectKey{Namespace: "cloud", Name: "real"}
 	waits := func(what string, holding int) (hash string) {
 		t.Helper()
-		eventually(t, time.Minute, what, func(ctx context.Context) (bool, string) {
+		eventually(t, what, func(ctx context.Context) (bool, string) {
 			err := im.c.client.Get(ctx, key, account)
 			c := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionBraked)
 			if c == nil || c.Status != metav1.ConditionTrue || c.Reason != cloudv1.ReasonConfirmationNeeded {
@@ -92,7 +91,7 @@ spec:
 	}
 	done := func(what string, holding int) {
 		t.Helper()
-		eventually(t, 2*time.Minute, what, func(ctx context.Context) (bool, string) {
+		eventually(t, what, func(ctx context.Context) (bool, string) {
 			account := &cloudv1.CloudProviderAccount{}
 			err := im.c.client.Get(ctx, key, account)
 			_, annotated := account.Annotations[cloudv1.AnnotationConfirm]
@@ -105,14 +104,14 @@ spec:
 	im.waitForEntities(manyVMs)
 	im.create(policy)
 	hash := waits("the first policy waits", 0)
-	eventually(t, time.Minute, "the policy says that it is not in force", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy says that it is not in force", func(ctx context.Context) (bool, string) {
 		p := &v1beta1.NetworkPolicy{}
 		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(policy), p)
 		return err == nil && p.Status.Phase == v1beta1.NetworkPolicySuspended && p.Status.CurrentNodesRealized == 0 &&
 			strings.Contains(p.Status.Message, "24 waiting for a confirmation"), fmt.Sprintf("%+v %v", p.Status, err)
 	})
 	confirm(strings.Repeat("0", 16))
-	eventually(t, time.Minute, "another hash does not help", func(ctx context.Context) (bool, string) {
+	eventually(t, "another hash does not help", func(ctx context.Context) (bool, string) {
 		err := im.c.client.Get(ctx, key, account)
 		return strings.Contains(fmt.Sprint(account.Status.Conditions), "which does not confirm this"), fmt.Sprint(err, account.Status.Conditions)
 	})
@@ -135,13 +134,13 @@ spec:
 			t.Fatal(err)
 		}
 	}
-	eventually(t, time.Minute, "the deletion of the account says that it waits", func(ctx context.Context) (bool, string) {
+	eventually(t, "the deletion of the account says that it waits", func(ctx context.Context) (bool, string) {
 		must(t, im.c.client.Get(ctx, key, account))
 		c := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionReady)
 		return c != nil && strings.Contains(c.Message, "waits for a confirmation: see the condition Braked"), fmt.Sprint(account.Status.Conditions)
 	})
 	confirm(waits("the deletion of the account waits", manyVMs))
-	eventually(t, 2*time.Minute, "the account is given back and goes", func(ctx context.Context) (bool, string) {
+	eventually(t, "the account is given back and goes", func(ctx context.Context) (bool, string) {
 		err := im.c.client.Get(ctx, key, account)
 		return apierrors.IsNotFound(err) && held() == 0, fmt.Sprint(err, held(), account.Status.Conditions)
 	})

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -159,7 +158,7 @@ extraArgs: [--history-versions=2]
 		}
 		return n
 	}
-	eventually(t, time.Minute, "interfaces are guarded", func(context.Context) (bool, string) { return held() == 7, fmt.Sprint(held()) })
+	eventually(t, "interfaces are guarded", func(context.Context) (bool, string) { return held() == 7, fmt.Sprint(held()) })
 	c := job.Spec.Template.Spec.Containers[0]
 	login := x.login(job.Namespace, job.Spec.Template.Spec.ServiceAccountName)
 	if code, out, errOut := run(t, append(c.Args, "--kubeconfig="+login)...); code != 0 || held() != 0 {

@@ -9,10 +9,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,7 +80,7 @@ func TestClusterSet(t *testing.T) {
 	west.admits("10.1.0.5", "10.2.0.8")
 	west.guards("db")
 	hub.tells("west", "Realizing") // nobody enforces there
-	eventually(t, time.Minute, "the forged claim is told", func(context.Context) (bool, string) {
+	eventually(t, "the forged claim is told", func(context.Context) (bool, string) {
 		code, out, _ := run(t, "cluster", "list", "--kubeconfig", hub.kubeconfig())
 		return code == 1 && strings.Contains(out, "east: not believed: Pod shop/forged: 10.2.0.99"), out
 	})
@@ -101,10 +101,15 @@ func TestClusterSet(t *testing.T) {
 	if code != 0 || !strings.Contains(text, "east:shop/web") || !strings.Contains(text, "west:shop/web") || strings.Contains(text, "forged") || strings.Contains(text, "Unknown") {
 		t.Errorf("reach: %d %s %s", code, text, errOut)
 	}
+	code, text, errOut = run(t, "reach", "--grouped", "--from", "*:*/*", "--kubeconfig", hub.kubeconfig())
+	drawn := regexp.MustCompile(`(?m)^east:shop/web +west:shop/db +everything +Allow +west:hub-db-from-web$`)
+	if code != 0 || !drawn.MatchString(text) || strings.Contains(text, "forged") || strings.Contains(text, "Unknown") {
+		t.Errorf("map: %d %s %s", code, text, errOut)
+	}
 	copied := &v1beta1.ClusterNetworkPolicy{}
 	must(t, west.client.Get(t.Context(), client.ObjectKey{Name: "hub-db-from-web"}, copied))
 	west.counts("n1", copied, 3)
-	eventually(t, time.Minute, "what a member has counted is told in the hub", func(ctx context.Context) (bool, string) {
+	eventually(t, "what a member has counted is told in the hub", func(ctx context.Context) (bool, string) {
 		text, err := hub.raw(ctx, "/apis/stats.antrea.io/v1alpha1/antreaclusternetworkpolicystats/db-from-web")
 		return err == nil && strings.Contains(string(text), `"packets":3,"bytes":300,"sessions":1}`) && strings.Contains(string(text), copied.Spec.Ingress[0].Name), fmt.Sprint(string(text), err)
 	})
@@ -158,7 +163,7 @@ func TestClusterSet(t *testing.T) {
 	edit(t, west.client, copied, func() { copied.Spec.Priority = 9 })
 
 	hub.run()
-	eventually(t, 2*time.Minute, "the edit is undone", func(ctx context.Context) (bool, string) {
+	eventually(t, "the edit is undone", func(ctx context.Context) (bool, string) {
 		err := west.client.Get(ctx, client.ObjectKey{Name: "hub-db-from-web"}, copied)
 		return err == nil && copied.Spec.Priority == 5, fmt.Sprint(err, copied.Spec.Priority)
 	})
@@ -170,7 +175,7 @@ func TestClusterSet(t *testing.T) {
 	must(t, hub.client.Delete(t.Context(), gone))
 	west.admits()
 	must(t, hub.client.Delete(t.Context(), policy))
-	eventually(t, time.Minute, "the policy is taken back", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy is taken back", func(ctx context.Context) (bool, string) {
 		err := west.client.Get(ctx, client.ObjectKey{Name: "hub-db-from-web"}, copied)
 		return client.IgnoreNotFound(err) == nil && err != nil, fmt.Sprint(err)
 	})
@@ -221,7 +226,7 @@ func TestAntreaMember(t *testing.T) {
 		return fmt.Sprint(list.Items[0].Spec.Endpoints)
 	}
 	copied := &v1beta1.ClusterNetworkPolicy{}
-	eventually(t, time.Minute, "the policy is there, and who is in its peer", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy is there, and who is in its peer", func(ctx context.Context) (bool, string) {
 		err := west.client.Get(ctx, client.ObjectKey{Name: "hub-db-from-web"}, copied)
 		return err == nil && entities(ctx) == "[{10.1.0.5 }]", fmt.Sprint(err, entities(ctx))
 	})
@@ -236,7 +241,7 @@ func TestAntreaMember(t *testing.T) {
 	db.Status.PodIP, db.Status.PodIPs = "10.2.0.7", []corev1.PodIP{{IP: "10.2.0.7"}}
 	must(t, west.client.Status().Update(t.Context(), db))
 	for from, byRule := range map[string]bool{"east:shop/web": true, "192.0.2.7": false} {
-		eventually(t, time.Minute, "west answers what becomes of what comes from "+from, func(context.Context) (bool, string) {
+		eventually(t, "west answers what becomes of what comes from "+from, func(context.Context) (bool, string) {
 			_, out, errOut := run(t, "explain", "--from", from, "--to", "west:shop/db", "--port", "5432", "--kubeconfig", hub.kubeconfig())
 			return strings.Contains(out, "ingress west: Allow") && strings.Contains(out, "hub-db-from-web") == byRule, out + errOut
 		})
@@ -244,7 +249,7 @@ func TestAntreaMember(t *testing.T) {
 	var list v1alpha2.ExternalEntityList
 	must(t, west.client.List(t.Context(), &list, client.InNamespace("nephele-set")))
 	edit(t, west.client, &list.Items[0], func() { list.Items[0].Spec.Endpoints[0].IP = "192.0.2.1" })
-	eventually(t, time.Minute, "an edit is undone", func(ctx context.Context) (bool, string) { return entities(ctx) == "[{10.1.0.5 }]", entities(ctx) })
+	eventually(t, "an edit is undone", func(ctx context.Context) (bool, string) { return entities(ctx) == "[{10.1.0.5 }]", entities(ctx) })
 	if code, out, errOut := run(t, "leave", "--drop", "--kubeconfig", west.kubeconfig()); code != 0 {
 		t.Fatal(out, errOut)
 	}
@@ -299,7 +304,7 @@ func (c *cluster) computed(ctx context.Context, resource string, into any) error
 // admits waits until the peers of all policies are these addresses.
 func (c *cluster) admits(want ...string) {
 	c.t.Helper()
-	eventually(c.t, time.Minute, fmt.Sprintf("the peers are %v", want), func(ctx context.Context) (bool, string) {
+	eventually(c.t, fmt.Sprintf("the peers are %v", want), func(ctx context.Context) (bool, string) {
 		var list v1beta2.AddressGroupList
 		if err := c.computed(ctx, "addressgroups", &list); err != nil {
 			return false, err.Error()
@@ -338,7 +343,7 @@ func (c *cluster) exports(s *corev1.Service) {
 	must(c.t, c.client.Create(c.t.Context(), s))
 	export := object("multicluster.x-k8s.io/v1alpha1", "ServiceExport", s.Name, map[string]any{})
 	export.SetNamespace(s.Namespace)
-	eventually(c.t, time.Minute, "the Service is exported", func(ctx context.Context) (bool, string) {
+	eventually(c.t, "the Service is exported", func(ctx context.Context) (bool, string) {
 		err := c.client.Create(ctx, export)
 		return err == nil, fmt.Sprint(err)
 	})
@@ -347,7 +352,7 @@ func (c *cluster) exports(s *corev1.Service) {
 // serves waits until these are the addresses and ports of Services of the set that are peers.
 func (c *cluster) serves(want ...string) {
 	c.t.Helper()
-	eventually(c.t, 3*time.Minute, fmt.Sprintf("Services are at %v", want), func(ctx context.Context) (bool, string) {
+	eventually(c.t, fmt.Sprintf("Services are at %v", want), func(ctx context.Context) (bool, string) {
 		var policies v1beta2.NetworkPolicyList
 		var groups v1beta2.AddressGroupList
 		if err := errors.Join(c.computed(ctx, "networkpolicies", &policies), c.computed(ctx, "addressgroups", &groups)); err != nil {
@@ -385,7 +390,7 @@ func named(groups []v1beta2.AddressGroup, in []string, s v1beta2.Service) []stri
 // guards waits until policies apply to these Pods.
 func (c *cluster) guards(want ...string) {
 	c.t.Helper()
-	eventually(c.t, time.Minute, fmt.Sprintf("policies apply to %v", want), func(ctx context.Context) (bool, string) {
+	eventually(c.t, fmt.Sprintf("policies apply to %v", want), func(ctx context.Context) (bool, string) {
 		var list v1beta2.AppliedToGroupList
 		if err := c.computed(ctx, "appliedtogroups", &list); err != nil {
 			return false, err.Error()
@@ -403,7 +408,7 @@ func (c *cluster) guards(want ...string) {
 // tells waits until the policy's status says a phase of a cluster.
 func (c *cluster) tells(cluster, phase string) {
 	c.t.Helper()
-	eventually(c.t, time.Minute, cluster+" is told to be "+phase, func(ctx context.Context) (bool, string) {
+	eventually(c.t, cluster+" is told to be "+phase, func(ctx context.Context) (bool, string) {
 		var p v1beta1.ClusterNetworkPolicy
 		err := c.client.Get(ctx, client.ObjectKey{Name: "db-from-web"}, &p)
 		return err == nil && slices.ContainsFunc(p.Status.Clusters, func(r v1beta1.ClusterRealization) bool {

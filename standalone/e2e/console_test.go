@@ -158,7 +158,7 @@ func consoleFor(t *testing.T, c *cluster, args ...string) string {
 			t.Errorf("the console does not end:\n%s", out)
 		}
 	})
-	eventually(t, time.Minute, "the console answers", func(context.Context) (bool, string) {
+	eventually(t, "the console answers", func(context.Context) (bool, string) {
 		return strings.Contains(out.String(), "The console answers"), out.String()
 	})
 	return "https://" + at
@@ -183,7 +183,7 @@ func TestConsole(t *testing.T) {
 	own.want(http.StatusCreated, `"dry"`, "POST", otherPolicies+"?dryRun=All", policyOf("dry"))
 	own.want(http.StatusForbidden, "--allow-edit", "POST", otherPolicies, policyOf("real"))
 	own.want(http.StatusNotFound, "", "GET", otherPolicies+"/dry", "")
-	eventually(t, time.Minute, "the tiers that the controller makes when it starts", func(context.Context) (bool, string) {
+	eventually(t, "the tiers that the controller makes when it starts", func(context.Context) (bool, string) {
 		kind, data := own.first("watch=tiers")
 		return kind == "snapshot" && strings.Contains(data, `"name":"application"`), kind + " " + data
 	})
@@ -231,7 +231,7 @@ func TestConsole(t *testing.T) {
 		people[name] = b
 	}
 	// Roles are aggregated by a controller, which takes its time.
-	eventually(t, time.Minute, "the roles are there", func(context.Context) (bool, string) {
+	eventually(t, "the roles are there", func(context.Context) (bool, string) {
 		a, text := people["author"].ask("POST", shopPolicies+"?dryRun=All", policyOf("web"))
 		b, more := people["auditor"].ask("GET", shopPolicies, "")
 		return a == http.StatusCreated && b == http.StatusOK, text + more

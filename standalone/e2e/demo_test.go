@@ -4,14 +4,13 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestDemoOfClusters tells the story of several clusters once; it leaves nothing behind.
 func TestDemoOfClusters(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()
-	code, out, errOut := runIn(t, 4*time.Minute, []string{"TMPDIR=" + tmp}, "demo", "--clusters", "--once")
+	code, out, errOut := runIn(t, 2*waitLimit, []string{"TMPDIR=" + tmp}, "demo", "--clusters", "--once")
 	if code != 0 || !strings.Contains(out, "All 17 checks held.") {
 		t.Errorf("%d\n%s\n%s", code, out, errOut)
 	}

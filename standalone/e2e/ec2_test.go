@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -46,7 +45,7 @@ func (im *imported) launchAndTerminate(ac accountCase) {
 	// The inventory sees the VM at its next poll; a user who does not want to wait edits the
 	// selector.
 	im.readNow()
-	eventually(t, time.Minute, "the new VM as ExternalEntity", func(ctx context.Context) (bool, string) {
+	eventually(t, "the new VM as ExternalEntity", func(ctx context.Context) (bool, string) {
 		why := im.readEntities(ctx)
 		return why == "" && im.entityOf(vm) != nil, fmt.Sprintf("%d entities %s", len(im.oracle.entities), why)
 	})
@@ -58,7 +57,7 @@ func (im *imported) launchAndTerminate(ac accountCase) {
 	_, err = api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{vm}})
 	im.must(err)
 	im.readNow()
-	eventually(t, time.Minute, "the terminated VM's ExternalEntity is gone", func(ctx context.Context) (bool, string) {
+	eventually(t, "the terminated VM's ExternalEntity is gone", func(ctx context.Context) (bool, string) {
 		why := im.readEntities(ctx)
 		return why == "" && im.entityOf(vm) == nil, fmt.Sprintf("%d entities %s", len(im.oracle.entities), why)
 	})

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -131,7 +130,7 @@ func TestEnforcersHaveTheirOwnKey(t *testing.T) {
 	e := newEnforcers(t)
 	for who, agent := range map[string]struct{ token, key string }{"pod": {e.pod, "n1"}, "vm": {e.vm, "vms/vm1"}} {
 		for way, c := range e.ways(t, agent.token) {
-			eventually(t, time.Minute, who+" "+way+" may read its own", func(ctx context.Context) (bool, string) {
+			eventually(t, who+" "+way+" may read its own", func(ctx context.Context) (bool, string) {
 				err := c.Get().Resource("networkpolicies").Param("fieldSelector", "nodeName="+agent.key).Do(ctx).Error()
 				return err == nil, fmt.Sprint(err)
 			})
@@ -167,7 +166,7 @@ func (e *enforcers) countsAreAddedUp(t *testing.T) {
 	if err := e.client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "deny"}, &deny); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the policy concerns the VM", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy concerns the VM", func(ctx context.Context) (bool, string) {
 		raw, err := e.ways(t, e.vm)["direct"].Get().Resource("networkpolicies").Param("fieldSelector", "nodeName=vms/vm1").SetHeader("Accept", "application/json").DoRaw(ctx)
 		return err == nil && strings.Contains(string(raw), string(deny.UID)), fmt.Sprint(string(raw), err)
 	})

@@ -50,7 +50,7 @@ func TestEnroll(t *testing.T) {
 	works := func(token string) {
 		t.Helper()
 		for way, c := range e.ways(t, token) {
-			eventually(t, time.Minute, way+": the host acts for itself", func(ctx context.Context) (bool, string) {
+			eventually(t, way+": the host acts for itself", func(ctx context.Context) (bool, string) {
 				err := c.Get().Resource("networkpolicies").Param("fieldSelector", "nodeName=vms/vm1").Do(ctx).Error()
 				if err != nil {
 					return false, err.Error()
@@ -107,7 +107,7 @@ func TestEnroll(t *testing.T) {
 
 	// It tells about itself, and about nobody else; nothing else of the cluster is its business.
 	info := &v1beta1.AntreaAgentInfo{}
-	eventually(t, time.Minute, "the controller has made the agent's info", func(ctx context.Context) (bool, string) {
+	eventually(t, "the controller has made the agent's info", func(ctx context.Context) (bool, string) {
 		err := host.Get(ctx, client.ObjectKey{Name: "vm1"}, info)
 		return err == nil, errText(err)
 	})
@@ -138,7 +138,7 @@ func TestEnroll(t *testing.T) {
 		t.Fatal(err, out)
 	}
 	for way, c := range e.ways(t, next) {
-		eventually(t, time.Minute, way+": the credentials are taken back", func(ctx context.Context) (bool, string) {
+		eventually(t, way+": the credentials are taken back", func(ctx context.Context) (bool, string) {
 			err := c.Get().Resource("networkpolicies").Param("fieldSelector", "nodeName=vms/vm1").Do(ctx).Error()
 			return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err), errText(err)
 		})

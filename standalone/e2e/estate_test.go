@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estate/source"
 )
 
 const vmNamespace = "vms"
@@ -27,7 +28,7 @@ const vmNamespace = "vms"
 // tests.
 type accountCase struct {
 	name string
-	load func() (aws.State, estate.Report, error)
+	load func() (aws.State, source.Report, error)
 	// roles maps instance ids to the value of the tag "role" that the test gives them; other VMs
 	// have none.
 	roles map[string]string
@@ -35,8 +36,8 @@ type accountCase struct {
 	effects effect.Delay
 }
 
-func fromFile(path string) func() (aws.State, estate.Report, error) {
-	return func() (aws.State, estate.Report, error) { return estate.Load("../../testdata/aws/" + path) }
+func fromFile(path string) func() (aws.State, source.Report, error) {
+	return func() (aws.State, source.Report, error) { return estate.Load("../../testdata/aws/" + path) }
 }
 
 var (
@@ -188,7 +189,7 @@ func (im *imported) apply(objects ...client.Object) {
 // waitForEntities waits until there are n ExternalEntity objects, and tells the oracle.
 func (im *imported) waitForEntities(n int) {
 	im.t.Helper()
-	eventually(im.t, time.Minute, fmt.Sprintf("%d ExternalEntities", n), func(ctx context.Context) (bool, string) {
+	eventually(im.t, fmt.Sprintf("%d ExternalEntities", n), func(ctx context.Context) (bool, string) {
 		why := im.readEntities(ctx)
 		if len(im.oracle.entities) != n {
 			var cpa cloudv1.CloudProviderAccount
@@ -219,7 +220,7 @@ const roleLabel = cloudv1.LabelTagPrefix + "role"
 func (im *imported) setRole(vm, role string) {
 	im.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"tags":{"role":%q}}}`, role))
-	eventually(im.t, 30*time.Second, "role of "+vm, func(ctx context.Context) (bool, string) {
+	eventually(im.t, "role of "+vm, func(ctx context.Context) (bool, string) {
 		err := im.c.client.Patch(ctx, &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: vm}}, patch)
 		return err == nil, fmt.Sprint(err)
 	})
@@ -239,7 +240,7 @@ func (o oracle) withRole(vm, role string) oracle {
 
 func (im *imported) waitForRoles(roles map[string]string) {
 	im.t.Helper()
-	eventually(im.t, 3*time.Minute, "the roles as labels", func(ctx context.Context) (bool, string) {
+	eventually(im.t, "the roles as labels", func(ctx context.Context) (bool, string) {
 		if why := im.readEntities(ctx); why != "" {
 			return false, why
 		}
@@ -324,7 +325,7 @@ func count(in []bool) (n int) {
 // group or tag is ours.
 func (im *imported) mustBeReleased() {
 	im.t.Helper()
-	eventually(im.t, time.Minute, "everything is given back", func(context.Context) (bool, string) {
+	eventually(im.t, "everything is given back", func(context.Context) (bool, string) {
 		for _, r := range im.server.World().State().Regions {
 			for _, n := range r.NetworkInterfaces {
 				var held []string

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -44,7 +43,7 @@ func TestEventsBringChanges(t *testing.T) {
 	patch(fmt.Sprintf(`{"spec":{"awsConfig":{"eventQueue":[{"url":%q}]}}}`, im.server.URL()+ref.Path()))
 	condition := func(want string) {
 		t.Helper()
-		eventually(t, 30*time.Second, "the condition "+want, func(ctx context.Context) (bool, string) {
+		eventually(t, "the condition "+want, func(ctx context.Context) (bool, string) {
 			var account cloudv1.CloudProviderAccount
 			if err := im.c.client.Get(ctx, client.ObjectKey{Namespace: "cloud", Name: "real"}, &account); err != nil {
 				return false, err.Error()
@@ -68,7 +67,7 @@ func TestEventsBringChanges(t *testing.T) {
 	// The VM's role comes from its cloud tag from now on. The user's, which would win, goes when
 	// that has arrived.
 	tag("app")()
-	eventually(t, 30*time.Second, "the cloud's tag on the VM", func(ctx context.Context) (bool, string) {
+	eventually(t, "the cloud's tag on the VM", func(ctx context.Context) (bool, string) {
 		live := im.virtualMachine(vm)
 		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(live), live)
 		return err == nil && live.Status.Tags["role"] == "app", fmt.Sprint(live.Status.Tags, err)
@@ -90,7 +89,7 @@ func (im *imported) waitQueueRead(ref sqs.Ref) {
 	im.t.Helper()
 	_, err := im.server.Queues().Send(ref, "is anybody there?", 0)
 	im.must(err)
-	eventually(im.t, 30*time.Second, "the queue is read", func(context.Context) (bool, string) {
+	eventually(im.t, "the queue is read", func(context.Context) (bool, string) {
 		visible, hidden, err := im.server.Queues().Depth(ref)
 		return err == nil && visible+hidden == 0, fmt.Sprintf("%d and %d messages, %v", visible, hidden, err)
 	})

@@ -188,9 +188,9 @@ func (p *pod) end() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-p.exited:
-		case <-time.After(time.Minute):
+		case <-time.After(waitLimit):
 			_ = p.cmd.Process.Kill()
-			p.t.Error("the controller did not end within a minute after SIGTERM")
+			p.t.Errorf("the controller did not end within %s after SIGTERM", waitLimit)
 		}
 	}
 	for _, line := range strings.Split(p.output.String(), "\n") {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -97,7 +96,7 @@ func (s *sharedAccount) held() (n int) {
 func (s *sharedAccount) holds(what string, n int) {
 	s.t.Helper()
 	// Less than the poll interval: nobody waits for it.
-	eventually(s.t, 45*time.Second, what, func(context.Context) (bool, string) {
+	eventually(s.t, what, func(context.Context) (bool, string) {
 		return s.held() == n, fmt.Sprintf("%d hold a group of ours", s.held())
 	})
 }
@@ -110,7 +109,7 @@ func (s *sharedAccount) patch(o client.Object, text string) {
 // says waits for a condition of an object.
 func (s *sharedAccount) says(o client.Object, kind, reason, part string) {
 	s.t.Helper()
-	eventually(s.t, 45*time.Second, o.GetName()+" says "+reason, func(ctx context.Context) (bool, string) {
+	eventually(s.t, o.GetName()+" says "+reason, func(ctx context.Context) (bool, string) {
 		if err := s.c.client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return false, err.Error()
 		}
@@ -187,7 +186,7 @@ func TestGrantsLive(t *testing.T) {
 	}
 	refused := func(what string, o client.Object, policy string) {
 		t.Helper()
-		eventually(t, time.Minute, what, func(ctx context.Context) (bool, string) {
+		eventually(t, what, func(ctx context.Context) (bool, string) {
 			err := mallory.Create(ctx, o.DeepCopyObject().(client.Object))
 			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), policy), fmt.Sprint(err)
 		})
@@ -197,4 +196,5 @@ func TestGrantsLive(t *testing.T) {
 	stolen := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "stolen"}, Spec: *account.Spec.DeepCopy()}
 	refused("an account with the Secret", stolen, "nephele-accounts")
 	s.holds("as before", 7)
+	s.routesToNodes(account, mallory)
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -81,7 +80,7 @@ func TestHistory(t *testing.T) {
 		return p
 	}
 	alice := c.as("alice")
-	eventually(t, 30*time.Second, "the rights of alice are there", func(ctx context.Context) (bool, string) {
+	eventually(t, "the rights of alice are there", func(ctx context.Context) (bool, string) {
 		err := alice.Create(ctx, policy("shop", 5))
 		return err == nil, fmt.Sprint(err)
 	})
@@ -92,7 +91,7 @@ func TestHistory(t *testing.T) {
 	}
 	wanted := func(what string, want ...string) {
 		t.Helper()
-		eventually(t, 30*time.Second, what, func(context.Context) (bool, string) {
+		eventually(t, what, func(context.Context) (bool, string) {
 			out, err := c.nephele("history", "shop/p", "-o", "json")
 			if err != nil {
 				return false, err.Error() + out
@@ -209,13 +208,13 @@ func (x *existing) remembered() {
 	}
 	x.must(x.admin.Create(x.t.Context(), group))
 	x.must(x.admin.Create(x.t.Context(), cluster))
-	eventually(x.t, time.Minute, "revisions of the groups say what became of them", func(ctx context.Context) (bool, string) {
+	eventually(x.t, "revisions of the groups say what became of them", func(ctx context.Context) (bool, string) {
 		got := revisions(ctx)
 		return slices.Equal(got, []string{"cg-kept-1 Created Computed", "grp-kept-1 Created Computed"}), strings.Join(got, ", ")
 	})
 	x.must(x.admin.Delete(x.t.Context(), group))
 	x.must(x.admin.Delete(x.t.Context(), cluster))
-	eventually(x.t, time.Minute, "the last revision of each is kept", func(ctx context.Context) (bool, string) {
+	eventually(x.t, "the last revision of each is kept", func(ctx context.Context) (bool, string) {
 		got := revisions(ctx)
 		return slices.Equal(got, []string{"cg-kept-2 Deleted", "grp-kept-2 Deleted"}), strings.Join(got, ", ")
 	})

@@ -51,7 +51,7 @@ func (h *hubs) list(at string) (int, string) {
 // says waits until one of them says something of all.
 func (h *hubs) says(at string, code int, text string) {
 	h.t.Helper()
-	eventually(h.t, time.Minute, at+" says: "+text, func(context.Context) (bool, string) {
+	eventually(h.t, at+" says: "+text, func(context.Context) (bool, string) {
 		got, out := h.list(at)
 		return got == code && strings.Contains(out, text), fmt.Sprint(got, out)
 	})
@@ -111,12 +111,12 @@ func TestHubOfThree(t *testing.T) {
 	h.says("second", 1, "2 of 3 answer, and 2 are needed: 0 more may be missing.")
 	west.guards("db")
 	west.admits("10.2.0.8")
-	eventually(t, time.Minute, "another one takes a policy", func(ctx context.Context) (bool, string) {
+	eventually(t, "another one takes a policy", func(ctx context.Context) (bool, string) {
 		err := third.client.Create(ctx, policy("web-from-web", "web"))
 		return err == nil, fmt.Sprint(err)
 	})
 	west.guards("db", "web")
-	eventually(t, time.Minute, "status tells who is away", func(context.Context) (bool, string) {
+	eventually(t, "status tells who is away", func(context.Context) (bool, string) {
 		code, out, errOut := run(t, "status", "--kubeconfig", third.kubeconfig())
 		return code == 1 && strings.Contains(out, "2 of 3 answer, and 2 are needed; away: first"), out + errOut
 	})

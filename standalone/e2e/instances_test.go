@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +49,7 @@ func (c *cluster) account(ctx context.Context) (*cloudv1.CloudProviderAccount, e
 // other one.
 func (c *cluster) soleWriter(status metav1.ConditionStatus, reason string) (other string) {
 	c.t.Helper()
-	eventually(c.t, time.Minute, "SoleWriter "+string(status)+" "+reason, func(ctx context.Context) (bool, string) {
+	eventually(c.t, "SoleWriter "+string(status)+" "+reason, func(ctx context.Context) (bool, string) {
 		a, err := c.account(ctx)
 		if err != nil {
 			return false, err.Error()
@@ -92,7 +91,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	// What the copy wants now, to give everything back, is not done.
 	again := policies[0].DeepCopyObject().(client.Object)
 	im.must(twin.client.Delete(t.Context(), policies[0].DeepCopyObject().(client.Object)))
-	eventually(t, time.Minute, "the copy says that it does nothing", func(ctx context.Context) (bool, string) {
+	eventually(t, "the copy says that it does nothing", func(ctx context.Context) (bool, string) {
 		var vm cloudv1.VirtualMachine
 		err := twin.client.Get(ctx, client.ObjectKey{Namespace: vmNamespace, Name: firstWithRole(hybridCloud, "db")}, &vm)
 		return err == nil && vm.Status.PolicySummary == "", fmt.Sprintf("%v %+v", err, vm.Status)
@@ -112,7 +111,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	}
 	original.soleWriter(metav1.ConditionFalse, cloudv1.ReasonAnotherInstance)
 	twin.soleWriter(metav1.ConditionTrue, cloudv1.ReasonOK)
-	eventually(t, time.Minute, "the annotation is used up", func(ctx context.Context) (bool, string) {
+	eventually(t, "the annotation is used up", func(ctx context.Context) (bool, string) {
 		a, err := twin.account(ctx)
 		return err == nil && a.Annotations[cloudv1.AnnotationTakeOver] == "", fmt.Sprintf("%v %v", err, a.Annotations)
 	})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estate/source"
 )
 
 const strangerAccount = "999999999999"
@@ -26,7 +26,7 @@ const strangerAccount = "999999999999"
 func TestKeysAreExchanged(t *testing.T) {
 	t.Parallel()
 	ac := hybridCloud
-	ac.load = func() (aws.State, estate.Report, error) {
+	ac.load = func() (aws.State, source.Report, error) {
 		s, report, err := hybridCloud.load()
 		s.Accounts = append(s.Accounts, aws.Account{ID: strangerAccount, Regions: []string{"us-west-2"}})
 		return s, report, err
@@ -95,7 +95,7 @@ func (im *imported) setKeys(id, secret string) {
 // waitCall waits until the cloud is called.
 func (im *imported) waitCall(action string) {
 	im.t.Helper()
-	eventually(im.t, time.Minute, action, func(context.Context) (bool, string) {
+	eventually(im.t, action, func(context.Context) (bool, string) {
 		calls := im.guard.takeCalls()
 		return calls[action] > 0, fmt.Sprint(calls)
 	})
@@ -104,7 +104,7 @@ func (im *imported) waitCall(action string) {
 // waitCredentials waits until the account says this of its credentials.
 func (im *imported) waitCredentials(status metav1.ConditionStatus, reason string) {
 	im.t.Helper()
-	eventually(im.t, time.Minute, "CredentialsValid "+string(status), func(ctx context.Context) (bool, string) {
+	eventually(im.t, "CredentialsValid "+string(status), func(ctx context.Context) (bool, string) {
 		var account cloudv1.CloudProviderAccount
 		if err := im.c.client.Get(ctx, client.ObjectKey{Namespace: "cloud", Name: "real"}, &account); err != nil {
 			return false, err.Error()

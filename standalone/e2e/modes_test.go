@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +74,7 @@ func TestModesLive(t *testing.T) {
 		}
 		return "", err
 	}
-	eventually(t, time.Minute, "the selector says what would be done", func(context.Context) (bool, string) {
+	eventually(t, "the selector says what would be done", func(context.Context) (bool, string) {
 		message, err := planned()
 		return err == nil && strings.Contains(message, "interfaces to take over or to change: 6"), fmt.Sprint(message, err)
 	})
@@ -89,12 +88,12 @@ func TestModesLive(t *testing.T) {
 	}
 	holds := func(what string, n int) {
 		t.Helper()
-		eventually(t, time.Minute, what, func(context.Context) (bool, string) {
+		eventually(t, what, func(context.Context) (bool, string) {
 			return held() == n, fmt.Sprintf("%d hold a group of ours", held())
 		})
 	}
 	setMode(cloudv1.ModeEnforce)
-	eventually(t, time.Minute, "the VM says which permission is missing", func(ctx context.Context) (bool, string) {
+	eventually(t, "the VM says which permission is missing", func(ctx context.Context) (bool, string) {
 		vm := &cloudv1.VirtualMachine{}
 		err := im.c.client.Get(ctx, client.ObjectKey{Namespace: "quickstart", Name: "i-0383fda87c012141d"}, vm)
 		return err == nil && strings.Contains(fmt.Sprint(vm.Status), "is not authorized to perform: ec2:"), fmt.Sprintf("%+v %v", vm.Status, err)
@@ -117,7 +116,7 @@ func TestModesLive(t *testing.T) {
 			[]byte(`{"metadata":{"annotations":{"`+cloudv1.AnnotationBreakGlass+`":`+value+`}}}`))))
 	}
 	glass(`"it burns"`)
-	eventually(t, time.Minute, "the VM is free and says so", func(ctx context.Context) (bool, string) {
+	eventually(t, "the VM is free and says so", func(ctx context.Context) (bool, string) {
 		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(vm), vm)
 		return err == nil && held() < 7 && vm.Status.Mode == string(cloudv1.ModeBreakGlass) && strings.Contains(vm.Status.ModeReason, "it burns") &&
 			meta.IsStatusConditionTrue(vm.Status.Conditions, cloudv1.ConditionBreakGlass), fmt.Sprintf("%d held, %+v %v", held(), vm.Status, err)
@@ -135,7 +134,7 @@ func TestModesLive(t *testing.T) {
 func (im *imported) mustNotBeInForce(phase v1beta1.NetworkPolicyPhase, why string) {
 	im.t.Helper()
 	p := &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "quickstart", Name: "switches"}}
-	eventually(im.t, time.Minute, "the policy says that it is not in force", func(ctx context.Context) (bool, string) {
+	eventually(im.t, "the policy says that it is not in force", func(ctx context.Context) (bool, string) {
 		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(p), p)
 		return err == nil && p.Status.Phase == phase && p.Status.CurrentNodesRealized == 0 &&
 			strings.Contains(fmt.Sprint(p.Status.Message, p.Status.Conditions), why), fmt.Sprintf("%+v %v", p.Status, err)
@@ -159,7 +158,7 @@ func documentedRights(t *testing.T, name string) *iam.Policy {
 // wantMetric asks for the metrics until they hold a line.
 func (im *imported) wantMetric(address, line string) {
 	im.t.Helper()
-	eventually(im.t, time.Minute, "the metrics say "+line, func(ctx context.Context) (bool, string) {
+	eventually(im.t, "the metrics say "+line, func(ctx context.Context) (bool, string) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 		if err != nil {
 			return false, err.Error()

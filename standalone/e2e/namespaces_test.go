@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +77,7 @@ func TestTwoNamespaces(t *testing.T) {
 	for _, vm := range databases {
 		im.shows("team", vm, "team/team-ingress")
 	}
-	eventually(t, 30*time.Second, "the VMs of the first are gone", func(ctx context.Context) (bool, string) {
+	eventually(t, "the VMs of the first are gone", func(ctx context.Context) (bool, string) {
 		var list cloudv1.VirtualMachineList
 		err := im.c.client.List(ctx, &list, client.InNamespace(vmNamespace))
 		return err == nil && len(list.Items) == 0, fmt.Sprint(len(list.Items), err)
@@ -92,7 +91,7 @@ func TestTwoNamespaces(t *testing.T) {
 // shows waits until a VirtualMachine says that exactly these policies are realized on the VM.
 func (im *imported) shows(namespace, vm string, want ...string) {
 	im.t.Helper()
-	eventually(im.t, 30*time.Second, namespace+"/"+vm, func(ctx context.Context) (bool, string) {
+	eventually(im.t, namespace+"/"+vm, func(ctx context.Context) (bool, string) {
 		var live cloudv1.VirtualMachine
 		if err := im.c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: vm}, &live); err != nil {
 			return false, err.Error()

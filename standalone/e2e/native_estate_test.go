@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +78,7 @@ func (a *nativeArena) passes(from, to netip.Addr, port int) bool {
 func (a *nativeArena) refuse(action, right string) {
 	a.t.Helper()
 	a.server.Faults().Add(ec2.Fault{Action: action, Code: "AccessDenied", Message: "not authorized to perform " + right, Status: 403, Times: -1})
-	eventually(a.t, 2*time.Minute, "the missing right is told", func(ctx context.Context) (bool, string) {
+	eventually(a.t, "the missing right is told", func(ctx context.Context) (bool, string) {
 		now := &cloudv1.CloudProviderAccount{}
 		err := a.c.client.Get(ctx, client.ObjectKeyFromObject(a.account), now)
 		c := meta.FindStatusCondition(now.Status.Conditions, cloudv1.ConditionServicesRead)

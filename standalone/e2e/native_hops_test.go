@@ -144,7 +144,7 @@ func TestNativeServiceHops(t *testing.T) {
 		a.create(p)
 	}
 	eventuallyNil(t, "every hop is as the policies say", func(context.Context) error { return a.hops(false) })
-	eventually(t, time.Minute, "the policy on the function says why it is not enforced", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy on the function says why it is not enforced", func(ctx context.Context) (bool, string) {
 		s, err := serviceNamed(ctx, a.c.client, vmNamespace, "resize")
 		return err == nil && len(s.Status.Policies) == 1 && s.Status.Policies[0].Phase == cloudv1.PolicyPhaseFailed &&
 			strings.Contains(s.Status.Policies[0].Message, "is a native service whose security groups cannot be set"), fmt.Sprintf("%v %+v", err, s.Status)
@@ -160,7 +160,7 @@ func TestNativeServiceHops(t *testing.T) {
 	for _, p := range []client.Object{policies[0], policies[1], policies[3]} {
 		must(t, a.c.client.Delete(t.Context(), p))
 	}
-	eventually(t, 2*time.Minute, "every service is as it was", func(context.Context) (bool, string) {
+	eventually(t, "every service is as it was", func(context.Context) (bool, string) {
 		diff := cmp.Diff(before, a.services(), cmpopts.EquateComparable(netip.Addr{}))
 		return diff == "", diff
 	})

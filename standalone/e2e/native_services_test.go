@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,7 +69,7 @@ func TestNativeServices(t *testing.T) {
 		return len(list.Items) == 4 && database.Status.DNSName != "" && len(database.Status.NetworkInterfaces) == 1 && len(cache.Status.NetworkInterfaces) == 1,
 			fmt.Sprintf("%+v %v", list.Items, err)
 	}
-	eventually(t, time.Minute, "the services are imported", find)
+	eventually(t, "the services are imported", find)
 	addr := func(s *cloudv1.CloudNativeService) netip.Addr {
 		return netip.MustParseAddr(s.Status.NetworkInterfaces[0].IPs[0].Address)
 	}
@@ -129,7 +128,7 @@ spec:
 	job := true // whether the other VM may reach the database
 	reaches := func(what string, database, not netip.Addr) {
 		t.Helper()
-		eventually(t, 2*time.Minute, what, func(context.Context) (bool, string) {
+		eventually(t, what, func(context.Context) (bool, string) {
 			got := []bool{allowed("10.1.1.10", database, 5432), allowed("10.1.1.10", database, 22), allowed("10.1.1.10", not, 5432),
 				allowed("10.1.1.10", netip.MustParseAddr("10.1.1.11"), 22), allowed("10.1.1.11", database, 5432)}
 			return fmt.Sprint(got) == fmt.Sprint([]bool{true, false, false, false, job}), fmt.Sprint(got)
@@ -145,7 +144,7 @@ spec:
 		answer, err := http.Post(server.URL()+"/_sim/failover?kind=database&name=orders", "", nil)
 		must(t, err)
 		must(t, answer.Body.Close())
-		eventually(t, 2*time.Minute, "the database is seen elsewhere", func(ctx context.Context) (bool, string) {
+		eventually(t, "the database is seen elsewhere", func(ctx context.Context) (bool, string) {
 			ok, why := find(ctx)
 			return ok && at() != was, why
 		})
@@ -158,7 +157,7 @@ spec:
 	im.create(policies[2])
 	job = false
 	reaches("the database is guarded", at(), was)
-	eventually(t, time.Minute, "the database says what it had", func(ctx context.Context) (bool, string) {
+	eventually(t, "the database says what it had", func(ctx context.Context) (bool, string) {
 		ok, why := find(ctx)
 		return ok && slices.Equal(database.Status.FormerSecurityGroupIds, own) && !slices.Equal(database.Status.SecurityGroupIds, own) && database.Status.Settable, why
 	})
@@ -176,7 +175,7 @@ spec:
 	cacheHad := stored(native.Cache, "pages").Groups
 	cacheReached := func(what string, fromJob bool) {
 		t.Helper()
-		eventually(t, 2*time.Minute, what, func(context.Context) (bool, string) {
+		eventually(t, what, func(context.Context) (bool, string) {
 			got := []bool{allowed("10.1.1.12", addr(cache), 11211), allowed("10.1.1.11", addr(cache), 11211)}
 			return got[0] && got[1] == fromJob, fmt.Sprint(got)
 		})
@@ -188,7 +187,7 @@ spec:
 	cacheReached("the cache is given back", true)
 	givenBack := func(kind native.Kind, name string, had []string) {
 		t.Helper()
-		eventually(t, 2*time.Minute, "nothing is left on "+name, func(context.Context) (bool, string) {
+		eventually(t, "nothing is left on "+name, func(context.Context) (bool, string) {
 			s := stored(kind, name)
 			return slices.Equal(s.Groups, had) && s.Tags[cloud.TagFormer] == "" && s.Tags[cloud.TagSignature] == "", fmt.Sprintf("%v %v, had %v", s.Groups, s.Tags, had)
 		})
@@ -197,7 +196,7 @@ spec:
 
 	// A policy on a load balancer that was made without groups is not enforced, and says so.
 	im.create(policies[3])
-	eventually(t, time.Minute, "the policy on the load balancer is refused", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy on the load balancer is refused", func(ctx context.Context) (bool, string) {
 		p := &v1beta1.NetworkPolicy{}
 		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(policies[3]), p)
 		text := fmt.Sprintf("%+v", p.Status)

@@ -71,7 +71,7 @@ func TestNodeAgent(t *testing.T) {
 	stop := a.startAgent(config)
 
 	info := &v1beta1.AntreaAgentInfo{}
-	eventually(t, time.Minute, "the agent tells about itself", func(ctx context.Context) (bool, string) {
+	eventually(t, "the agent tells about itself", func(ctx context.Context) (bool, string) {
 		err := a.client.Get(ctx, client.ObjectKey{Name: nfttest.NodeName}, info)
 		return err == nil && info.LocalPodNum == nfttest.PodCount && info.NodeRef.Kind == "Node" && len(info.NodeSubnets) == 1, fmt.Sprintf("%+v %v", info, err)
 	})
@@ -91,7 +91,7 @@ func TestNodeAgent(t *testing.T) {
 	}}
 	a.apply(antrea)
 	a.sees("a policy on Pods and Nodes", false, false)
-	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
+	eventually(t, "the status says so", func(ctx context.Context) (bool, string) {
 		err := a.client.Get(ctx, client.ObjectKeyFromObject(antrea), antrea)
 		return err == nil && antrea.Status.Phase == v1beta1.NetworkPolicyRealized && antrea.Status.CurrentNodesRealized == 1, fmt.Sprintf("%+v %v", antrea.Status, err)
 	})
@@ -126,11 +126,11 @@ func TestNodeAgent(t *testing.T) {
 	}
 	// Its token is for its own Node.
 	other := &v1beta1.AntreaAgentInfo{}
-	eventually(t, time.Minute, "the other Node has an info", func(ctx context.Context) (bool, string) {
+	eventually(t, "the other Node has an info", func(ctx context.Context) (bool, string) {
 		err := own.Get(ctx, client.ObjectKey{Name: "other"}, other)
 		return err == nil, fmt.Sprint(err)
 	})
-	eventually(t, time.Minute, "it may not speak for another Node", func(ctx context.Context) (bool, string) {
+	eventually(t, "it may not speak for another Node", func(ctx context.Context) (bool, string) {
 		other.Version = "forged"
 		err := own.Update(ctx, other)
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own host only"), fmt.Sprint(err)
@@ -166,7 +166,7 @@ func (a *agented) diagnoses() {
 		a.t.Fatal(err)
 	}
 	a.apply(capture, &v1alpha1.NodeLatencyMonitor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: v1alpha1.NodeLatencyMonitorSpec{PingIntervalSeconds: 1}})
-	eventually(a.t, time.Minute, "a packet is captured", func(ctx context.Context) (bool, string) {
+	eventually(a.t, "a packet is captured", func(ctx context.Context) (bool, string) {
 		a.port++
 		try := nfttest.Attempt{From: a.peer, Network: "tcp", Source: netip.AddrPortFrom(a.peerAddr, a.port), Destination: netip.AddrPortFrom(nfttest.PodAddresses(1)[0], 80)}
 		if _, err := try.Run(300 * time.Millisecond); err != nil {
@@ -179,7 +179,7 @@ func (a *agented) diagnoses() {
 	measured := &unstructured.Unstructured{}
 	measured.SetAPIVersion("stats.antrea.io/v1alpha1")
 	measured.SetKind("NodeLatencyStats")
-	eventually(a.t, time.Minute, "the latency is reported", func(ctx context.Context) (bool, string) {
+	eventually(a.t, "the latency is reported", func(ctx context.Context) (bool, string) {
 		err := a.client.Get(ctx, client.ObjectKey{Name: nfttest.NodeName}, measured)
 		text := fmt.Sprint(measured.Object["peerNodeLatencyStats"])
 		return err == nil && strings.Contains(text, "nodeName:other") && strings.Contains(text, "targetIP:10.9.9.77"), fmt.Sprintf("%s %v", text, err)
@@ -241,7 +241,7 @@ func TestAgentsSpeakForThemselves(t *testing.T) {
 		})
 	}
 	all, web, node := as("all", ""), as("web", ""), as("node", "n1")
-	eventually(t, time.Minute, "the policy is in force, and the infos are there", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy is in force, and the infos are there", func(ctx context.Context) (bool, string) {
 		for _, name := range []string{"db", "n1", "n2"} {
 			if err := c.client.Get(ctx, client.ObjectKey{Name: name}, &v1beta1.AntreaAgentInfo{}); err != nil {
 				return false, err.Error()
@@ -283,7 +283,7 @@ func (a *agented) pod(namespace, name, account string, labels map[string]string,
 	no := false
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: corev1.PodSpec{NodeName: nfttest.NodeName, ServiceAccountName: account,
 		AutomountServiceAccountToken: &no, HostNetwork: addresses == nil, Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
-	eventually(a.t, time.Minute, "Pod "+name, func(ctx context.Context) (bool, string) {
+	eventually(a.t, "Pod "+name, func(ctx context.Context) (bool, string) {
 		err := a.client.Create(ctx, p)
 		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
 	})

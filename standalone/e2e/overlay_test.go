@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,7 +94,7 @@ spec: {deletionPolicy: Release, pollIntervalInSeconds: 86400, awsConfig: {region
 	x.must(x.admin.Create(ctx, fromText(t, accountText("default", "first", "cloud-accounts"))))
 	awaitCredentials := func(namespace, name, want string) (said string) {
 		t.Helper()
-		eventually(t, time.Minute, "the account says "+want, func(context.Context) (bool, string) {
+		eventually(t, "the account says "+want, func(context.Context) (bool, string) {
 			var got string
 			got, said = credentials(namespace, name)
 			return got == want, got + ": " + said

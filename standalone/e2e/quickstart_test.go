@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +60,7 @@ func TestQuickStart(t *testing.T) {
 		objects = append(objects, o)
 		im.must(im.c.client.Create(t.Context(), o))
 	}
-	eventually(t, time.Minute, "six interfaces of the switches and the one of the VM that may manage them hold a group of ours", func(context.Context) (bool, string) {
+	eventually(t, "six interfaces of the switches and the one of the VM that may manage them hold a group of ours", func(context.Context) (bool, string) {
 		held := 0
 		for _, r := range server.World().State().Regions {
 			for _, n := range r.NetworkInterfaces {
@@ -81,7 +80,7 @@ func TestQuickStart(t *testing.T) {
 		}
 	}
 	im.mustBeReleased()
-	eventually(t, time.Minute, "the namespace is gone", func(ctx context.Context) (bool, string) {
+	eventually(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
 		var ns corev1.Namespace
 		err := im.c.client.Get(ctx, client.ObjectKey{Name: "quickstart"}, &ns)
 		return apierrors.IsNotFound(err), fmt.Sprintf("%v %+v", err, ns.Status)

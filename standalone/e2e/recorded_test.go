@@ -197,7 +197,7 @@ func (r *replay) run(t *testing.T, c *recordedCase) {
 		r.asRecorded++
 	}
 	var diff string
-	settled := within(t.Context(), 20*time.Second, func(ctx context.Context) bool {
+	settled := within(t.Context(), func(ctx context.Context) bool {
 		got, err := r.served(ctx)
 		if err != nil {
 			// At first nothing is computed yet.
@@ -218,8 +218,8 @@ func (r *replay) run(t *testing.T, c *recordedCase) {
 }
 
 // within polls until done, for a while.
-func within(ctx context.Context, limit time.Duration, done func(context.Context) bool) bool {
-	deadline := time.Now().Add(limit)
+func within(ctx context.Context, done func(context.Context) bool) bool {
+	deadline := time.Now().Add(waitLimit)
 	for !done(ctx) {
 		if time.Now().After(deadline) {
 			return false
@@ -276,7 +276,7 @@ func (r *replay) must(t *testing.T, err error) {
 func (r *replay) createWithStatus(ctx context.Context, o *unstructured.Unstructured) error {
 	status, has := o.Object["status"]
 	var err error
-	within(ctx, 20*time.Second, func(ctx context.Context) bool {
+	within(ctx, func(ctx context.Context) bool {
 		err = r.client.Create(ctx, o)
 		return err == nil || !strings.Contains(err.Error(), "serviceaccount")
 	})
@@ -315,7 +315,7 @@ func (r *replay) clear(t *testing.T, stored []*unstructured.Unstructured) {
 	sideBySide(last, func(o *unstructured.Unstructured) {
 		r.must(t, r.client.Delete(context.WithoutCancel(t.Context()), o, client.GracePeriodSeconds(0)))
 	})
-	empty := within(context.WithoutCancel(t.Context()), 20*time.Second, func(ctx context.Context) bool {
+	empty := within(context.WithoutCancel(t.Context()), func(ctx context.Context) bool {
 		got, err := r.served(ctx)
 		return err == nil && len(got["networkpolicies"].([]any))+len(got["addressgroups"].([]any))+len(got["appliedtogroups"].([]any)) == 0
 	})

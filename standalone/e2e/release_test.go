@@ -120,7 +120,7 @@ func TestReleaseAndBack(t *testing.T) {
 		c.start()
 		c.waitReady()
 		started := time.Now()
-		eventually(t, time.Minute, "the account is read and marked by the new process", func(ctx context.Context) (bool, string) {
+		eventually(t, "the account is read and marked by the new process", func(ctx context.Context) (bool, string) {
 			a, err := c.account(ctx)
 			if err != nil || len(a.Status.Regions) == 0 || a.Status.Regions[0].LastSyncTime == nil {
 				return false, fmt.Sprint(err)
@@ -147,7 +147,7 @@ func TestReleaseAndBack(t *testing.T) {
 func (im *imported) nothingToDo(program string) {
 	im.t.Helper()
 	kubeconfig := filepath.Join(im.c.dir, "kubeconfig")
-	eventually(im.t, time.Minute, "the plan is empty", func(ctx context.Context) (bool, string) {
+	eventually(im.t, "the plan is empty", func(ctx context.Context) (bool, string) {
 		out, err := exec.CommandContext(ctx, program, "plan", "--kubeconfig", kubeconfig).CombinedOutput()
 		return err == nil, fmt.Sprint(string(out), err)
 	})

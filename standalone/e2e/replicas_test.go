@@ -33,11 +33,10 @@ import (
 
 const (
 	sharedOverlay = manifests + "/overlays/shared-accounts"
-	// shareLease is after how long a replica that is not heard of loses its accounts, and leases is
-	// how many of these the tests grant until everything is served again: one until it is noticed,
-	// and the rest for the machine.
+	// shareLease is after how long a replica that is not heard of loses its accounts. How many of
+	// these pass until everything is served again is logged; the tests of sharing bound it by their
+	// own clock.
 	shareLease = 8 * time.Second
-	leases     = 5
 	farms      = 10
 )
 
@@ -278,7 +277,7 @@ func (rs *replicas) add() *replica {
 		"kube-system", "nephele-controller")
 	r.pod = rs.start("--without-webhooks", "--share-lease="+shareLease.String())
 	seat := regexp.MustCompile(`(?m)This replica shares the work.*epoch[=":\s]+([a-z0-9]+)`)
-	eventually(rs.t, 2*time.Minute, "a seat for "+r.name, func(context.Context) (bool, string) {
+	eventually(rs.t, "a seat for "+r.name, func(context.Context) (bool, string) {
 		m := seat.FindStringSubmatch(r.output.String())
 		if m == nil {
 			return false, tail(r.output.String(), 2000)
@@ -308,7 +307,7 @@ func (rs *replicas) load() {
 	tcp := v1beta1.Protocol("TCP")
 	p.Spec.Ingress = []v1beta1.Rule{{Action: v1beta1.RuleActionAllow, From: []v1beta1.NetworkPolicyPeer{{IPBlock: &v1beta1.IPBlock{CIDR: "10.0.0.0/8"}}},
 		Ports: []v1beta1.NetworkPolicyPort{{Protocol: &tcp, Port: port(0)}}}}
-	eventually(rs.t, 2*time.Minute, "the policy", func(ctx context.Context) (bool, string) {
+	eventually(rs.t, "the policy", func(ctx context.Context) (bool, string) {
 		err := rs.admin.Create(ctx, p)
 		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
 	})
@@ -335,7 +334,7 @@ func (rs *replicas) load() {
 func (rs *replicas) served(what string, since time.Time, but *replica) map[string]string {
 	rs.t.Helper()
 	var last map[string]string
-	eventually(rs.t, leases*shareLease, what, func(context.Context) (bool, string) {
+	eventually(rs.t, what, func(context.Context) (bool, string) {
 		last = rs.ledger.last(since)
 		waiting := 0
 		for i := range farms {
@@ -354,7 +353,7 @@ func (rs *replicas) settled(living ...*replica) sharing.Table {
 	rs.t.Helper()
 	store := &sharing.Kube{Client: rs.kube, Namespace: "kube-system", Group: "nephele-replica", ConfigMap: "nephele-shards"}
 	var t sharing.Table
-	eventually(rs.t, leases*shareLease, "all shards are held", func(ctx context.Context) (bool, string) {
+	eventually(rs.t, "all shards are held", func(ctx context.Context) (bool, string) {
 		var err error
 		if t, err = store.Table(ctx); err != nil {
 			return false, err.Error()
@@ -377,7 +376,7 @@ func (rs *replicas) settled(living ...*replica) sharing.Table {
 func (rs *replicas) leader() *replica {
 	rs.t.Helper()
 	var found *replica
-	eventually(rs.t, leases*shareLease, "one Pod is labelled as the leader's", func(ctx context.Context) (bool, string) {
+	eventually(rs.t, "one Pod is labelled as the leader's", func(ctx context.Context) (bool, string) {
 		pods, err := rs.kube.CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "nephele.io/leader=true"})
 		if err != nil || len(pods.Items) != 1 {
 			return false, fmt.Sprint(err, len(pods.Items))
@@ -477,7 +476,7 @@ func TestReplicasShareAccounts(t *testing.T) {
 
 	// Somebody calls all shards free. Nobody believes it, and it is made anew when all must have
 	// noticed.
-	eventually(t, time.Minute, "the table is edited", func(ctx context.Context) (bool, string) {
+	eventually(t, "the table is edited", func(ctx context.Context) (bool, string) {
 		cm, err := rs.kube.CoreV1().ConfigMaps("kube-system").Get(ctx, "nephele-shards", metav1.GetOptions{})
 		if err == nil {
 			cm.Data["shards"] = strings.Repeat("- 1 - false\n", len(after.Shards))

@@ -99,7 +99,7 @@ func TestKeysRotateEverywhere(t *testing.T) {
 	}
 	lives("just after the keys in the cluster have changed")
 	// A process that runs takes them up within a minute.
-	eventually(t, 4*time.Minute, "records are signed anew", func(context.Context) (bool, string) {
+	eventually(t, "records are signed anew", func(context.Context) (bool, string) {
 		now := signaturesIn(im.estateNow())
 		return len(now) > 0 && len(now) == len(signatures) && gocmp.Diff(signatures, now) != "", fmt.Sprint(now)
 	})
@@ -181,7 +181,7 @@ func (h *rotatingHost) client() *http.Client {
 func (h *rotatingHost) asks(when string) {
 	h.t.Helper()
 	query := url.Values{"fieldSelector": {"nodeName=" + vmNamespace + "/certified"}}.Encode()
-	eventually(h.t, time.Minute, when+": the host is served", func(ctx context.Context) (bool, string) {
+	eventually(h.t, when+": the host is served", func(ctx context.Context) (bool, string) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+h.at+"/apis/controlplane.antrea.io/v1beta2/networkpolicies?"+query, nil)
 		must(h.t, err)
 		r.Header.Set("Accept", "application/json")

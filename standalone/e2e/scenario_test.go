@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,7 +218,7 @@ func firstWithRole(ac accountCase, role string) string {
 func (im *imported) waitForPhase(policies []client.Object, phase v1beta1.NetworkPolicyPhase) {
 	im.t.Helper()
 	for _, p := range policies {
-		eventually(im.t, time.Minute, "status of "+p.GetName(), func(ctx context.Context) (bool, string) {
+		eventually(im.t, "status of "+p.GetName(), func(ctx context.Context) (bool, string) {
 			var st v1beta1.NetworkPolicyStatus
 			var generation int64
 			var err error
@@ -241,7 +242,7 @@ func (im *imported) waitForPhase(policies []client.Object, phase v1beta1.Network
 // mustBeRealizedOnVMs checks what the VirtualMachine objects say about policies.
 func (im *imported) mustBeRealizedOnVMs() {
 	im.t.Helper()
-	eventually(im.t, 30*time.Second, "the policies in the status of the VMs", func(ctx context.Context) (bool, string) {
+	eventually(im.t, "the policies in the status of the VMs", func(ctx context.Context) (bool, string) {
 		var vms cloudv1.VirtualMachineList
 		if err := im.c.client.List(ctx, &vms, client.InNamespace(vmNamespace)); err != nil {
 			return false, err.Error()
@@ -286,7 +287,7 @@ spec:
 	// The oracle does not get the policy: nothing may change.
 	im.step("refused policy", im.oracle, func() { im.create(p) })
 	im.waitForPhase([]client.Object{p}, v1beta1.NetworkPolicyFailed)
-	eventually(t, 30*time.Second, "the reason in the VM's status", func(ctx context.Context) (bool, string) {
+	eventually(t, "the reason in the VM's status", func(ctx context.Context) (bool, string) {
 		var vm cloudv1.VirtualMachine
 		if err := im.c.client.Get(ctx, client.ObjectKey{Namespace: vmNamespace, Name: bastion}, &vm); err != nil {
 			return false, err.Error()
@@ -294,15 +295,13 @@ spec:
 		text := fmt.Sprintf("%+v", vm.Status.Policies)
 		return strings.Contains(text, "sg-00000002") && strings.Contains(text, "eni-00000001"), text
 	})
-	var events corev1.EventList
-	im.must(im.c.client.List(t.Context(), &events, client.InNamespace(vmNamespace)))
-	told := false
-	for _, e := range events.Items {
-		told = told || e.InvolvedObject.Name == bastion && e.Type == corev1.EventTypeWarning
-	}
-	if !told {
-		t.Error("no warning event on the VM tells that its policy is refused")
-	}
+	eventually(t, "a warning on the VM that its policy is refused", func(ctx context.Context) (bool, string) {
+		var events corev1.EventList
+		err := im.c.client.List(ctx, &events, client.InNamespace(vmNamespace))
+		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.Name == bastion && e.Type == corev1.EventTypeWarning
+		}), fmt.Sprint(err, len(events.Items))
+	})
 	im.must(im.c.client.Delete(t.Context(), &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "bastion-ssh"}}))
 	im.mustBeReleased()
 }
@@ -363,7 +362,7 @@ spec:
 `), 0o600))
 	for _, args := range [][]string{{}, {"-f", policy}, {"-f", policy, "-o", "json"}, {"-f", policy, "--all"}} {
 		args = append([]string{"plan", "--kubeconfig", kubeconfig}, args...)
-		eventually(t, time.Minute, fmt.Sprintf("the same answer to %v", args), func(context.Context) (bool, string) {
+		eventually(t, fmt.Sprintf("the same answer to %v", args), func(context.Context) (bool, string) {
 			code, out, errOut := run(t, args...)
 			localCode, local, localErr := run(t, append(args, "--local")...)
 			if code == 2 || strings.Contains(errOut, "worked out here") || len(args) > 4 && !strings.Contains(out, "9100") {
@@ -404,7 +403,7 @@ func (im *imported) reviewsAreLimited(db string) {
 	im.must(err)
 	as, err := client.New(cfg, client.Options{Scheme: scheme})
 	im.must(err)
-	eventually(t, 30*time.Second, "a review by somebody else", func(ctx context.Context) (bool, string) {
+	eventually(t, "a review by somebody else", func(ctx context.Context) (bool, string) {
 		all := &analysis.ReachReview{Spec: analysis.ReachReviewSpec{To: "any", Refused: true}}
 		if err := as.Create(ctx, all); err != nil {
 			return false, err.Error()
@@ -422,7 +421,7 @@ func (im *imported) reviewsAreLimited(db string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "plans-of-" + stranger}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nephele-planner"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: stranger}},
 	})
-	eventually(t, 30*time.Second, "a plan of somebody else", func(ctx context.Context) (bool, string) {
+	eventually(t, "a plan of somebody else", func(ctx context.Context) (bool, string) {
 		plan := &analysis.PlanReview{Spec: analysis.PlanReviewSpec{Map: true}}
 		if err := as.Create(ctx, plan); err != nil {
 			return false, err.Error()
@@ -451,7 +450,7 @@ func (im *imported) servedPolicies() {
 	im.must(err)
 	api, err := kubernetes.NewForConfig(cfg)
 	im.must(err)
-	eventually(t, 30*time.Second, "the computed policies through the aggregated API", func(ctx context.Context) (bool, string) {
+	eventually(t, "the computed policies through the aggregated API", func(ctx context.Context) (bool, string) {
 		raw, err := api.RESTClient().Get().AbsPath("/apis/controlplane.antrea.io/v1beta2/networkpolicies").
 			Param("fieldSelector", "nodeName=cloud/cloud/real").SetHeader("Accept", "application/json").DoRaw(ctx)
 		if err != nil {

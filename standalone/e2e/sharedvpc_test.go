@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +40,9 @@ func newShared(t *testing.T) *shared {
 	must(t, err)
 	owner, err := w.Region(sharingAccount, sharedRegion)
 	must(t, err)
-	vpc, err := owner.CreateVPC(aws.CreateVPCInput{CIDR: "10.1.0.0/16"})
+	vpc, err := owner.Networks().CreateVPC(aws.CreateVPCInput{CIDR: "10.1.0.0/16"})
 	must(t, err)
-	subnet, err := owner.CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"})
+	subnet, err := owner.Networks().CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"})
 	must(t, err)
 	state = w.State()
 	for r := range state.Regions {
@@ -57,12 +56,12 @@ func newShared(t *testing.T) *shared {
 		must(t, w.AddCredential(aws.Credential{AccessKeyID: "AKIA" + strings.ToUpper(name), Secret: name, Account: accounts[i]}))
 		r, err := w.Region(accounts[i], sharedRegion)
 		must(t, err)
-		g, err := r.CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "inside", Description: "all from the VPC", VPCID: vpc.ID})
+		g, err := r.Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "inside", Description: "all from the VPC", VPCID: vpc.ID})
 		must(t, err)
-		_, err = r.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: "10.1.0.0/16"}}}}})
+		_, err = r.Groups().AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: "10.1.0.0/16"}}}}})
 		must(t, err)
 		for _, role := range []string{"web", "db"} {
-			out, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
+			out, err := r.InstanceCalls().RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
 				Tags: map[string]aws.Tags{"instance": {"role": role, "Name": name + "-" + role}}})
 			must(t, err)
 			s.nics[name+"-"+role] = out.Instances[0].NetworkInterfaces[0]
@@ -114,7 +113,7 @@ func (s *shared) importAs(name string) {
 // mean waits until the VMs may reach one another at two ports, but for what is denied.
 func (s *shared) mean(what string, denied func(from, to string, port int) bool) {
 	s.t.Helper()
-	eventually(s.t, time.Minute, what, func(context.Context) (bool, string) {
+	eventually(s.t, what, func(context.Context) (bool, string) {
 		wrong := ""
 		for from, a := range s.nics {
 			for to, b := range s.nics {
@@ -173,7 +172,7 @@ func TestSharedVPC(t *testing.T) {
 // waitVMs waits until there are n VirtualMachines.
 func (s *shared) waitVMs(n int) {
 	s.t.Helper()
-	eventually(s.t, time.Minute, fmt.Sprintf("%d VMs", n), func(ctx context.Context) (bool, string) {
+	eventually(s.t, fmt.Sprintf("%d VMs", n), func(ctx context.Context) (bool, string) {
 		var list cloudv1.VirtualMachineList
 		err := s.c.client.List(ctx, &list)
 		return err == nil && len(list.Items) == n, fmt.Sprint(len(list.Items), err)

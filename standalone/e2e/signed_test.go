@@ -25,6 +25,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // TestEnrollBySignature starts the agent of a VM with nothing but the token of its account and what
@@ -52,7 +53,7 @@ func TestEnrollBySignature(t *testing.T) {
 	}
 	enroll := h.enroller(token)
 	// Until the account has been read, that is what is told.
-	eventually(t, time.Minute, "nobody hands the VM to its agent", func(context.Context) (bool, string) {
+	eventually(t, "nobody hands the VM to its agent", func(context.Context) (bool, string) {
 		_, out, err := enroll(time.Millisecond)
 		if err == nil {
 			t.Fatal("a VM that nobody hands to its agent has enrolled", out)
@@ -132,7 +133,7 @@ metadata: {name: ns-a}
 // account and what the VM's metadata service attests.
 func TestEnrollByAttestation(t *testing.T) {
 	t.Parallel()
-	b := simazure.NewBuilder(azureTenantID, azureSubscriptionID, azureRegion)
+	b := build.New(azureTenantID, azureSubscriptionID, azureRegion)
 	raw, err := os.ReadFile("../../config/azure/role.json")
 	must(t, err)
 	role, err := simazure.ParseRole(raw)
@@ -189,8 +190,8 @@ func TestEnrollByAttestation(t *testing.T) {
 		t.Fatal(err, out)
 	}
 	enroll := a.enroller(token)
-	vmID := simazure.GUIDOf("vm db")
-	eventually(t, time.Minute, "nobody hands the VM to its agent", func(context.Context) (bool, string) {
+	vmID := build.GUIDOf("vm db")
+	eventually(t, "nobody hands the VM to its agent", func(context.Context) (bool, string) {
 		_, out, err := enroll(time.Millisecond)
 		if err == nil {
 			t.Fatal("a VM that nobody hands to its agent has enrolled", out)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -85,7 +84,7 @@ func TestTraces(t *testing.T) {
 	name := create(0)
 	wanted := []string{"policy changed", "policy changed > compute", "policy changed > realize", "policy changed > realize > plan",
 		"policy changed > realize > change", "policy changed > realize > call", "policy changed > realize > change > call"}
-	eventually(t, time.Minute, "the trace of the policy", func(context.Context) (bool, string) {
+	eventually(t, "the trace of the policy", func(context.Context) (bool, string) {
 		all := g.all()
 		i := slices.IndexFunc(all, func(s *tracev1.Span) bool { return s.Name == "policy changed" && said(s)["name"] == name })
 		if i < 0 {
@@ -130,7 +129,7 @@ func TestTraces(t *testing.T) {
 	}
 	server.Stop()
 	create(1)
-	eventually(t, time.Minute, "the log says that nobody takes the traces", func(context.Context) (bool, string) {
+	eventually(t, "the log says that nobody takes the traces", func(context.Context) (bool, string) {
 		return strings.Contains(im.c.log(t), "Traces are not delivered"), ""
 	})
 }

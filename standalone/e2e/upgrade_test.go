@@ -168,20 +168,20 @@ func upgradeState(t *testing.T) aws.State {
 		must(t, w.AddCredential(aws.Credential{AccessKeyID: tenant.key, Secret: keySecret, Account: tenant.cloud}))
 		r, err := w.Region(tenant.cloud, tenantRegion)
 		must(t, err)
-		vpc, err := r.CreateVPC(aws.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1)})
+		vpc, err := r.Networks().CreateVPC(aws.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1)})
 		must(t, err)
-		subnet, err := r.CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
+		subnet, err := r.Networks().CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
 		must(t, err)
 		var groups []string
 		for n, cidr := range []string{"0.0.0.0/0", fmt.Sprintf("10.%d.0.0/16", i+1)} {
-			g, err := r.CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: fmt.Sprint("native-", n), Description: "native", VPCID: vpc.ID})
+			g, err := r.Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: fmt.Sprint("native-", n), Description: "native", VPCID: vpc.ID})
 			must(t, err)
-			_, err = r.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: cidr}}}}})
+			_, err = r.Groups().AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: cidr}}}}})
 			must(t, err)
 			groups = append(groups, g.ID)
 		}
 		for n, role := range tenant.vms {
-			_, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: groups,
+			_, err := r.InstanceCalls().RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: groups,
 				PrivateIP: fmt.Sprintf("10.%d.1.%d", i+1, 10+n), Tags: map[string]aws.Tags{"instance": {"role": role, "Name": role}}})
 			must(t, err)
 		}
@@ -194,7 +194,7 @@ func startUpgrade(t *testing.T, state aws.State) *upgrade {
 	t.Helper()
 	u := &upgrade{t: t, vms: map[string]aws.NetworkInterface{}, vpc: map[string]string{}, guard: &guard{}}
 	// Somebody else on this machine may run the same test.
-	must(t, inTime(t, time.Minute, func(context.Context) (err error) {
+	must(t, soon(t, func(context.Context) (err error) {
 		u.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state, Listen: upgradeEndpoint, OnCall: u.onCall})
 		return err
 	}))
@@ -469,7 +469,7 @@ func samplesApply(t *testing.T, c *cluster) {
 	}
 	for _, o := range objects {
 		for who, as := range map[string]client.Client{"the administrator": c.client, "a cluster-admin": jane} {
-			if err := inTime(t, 10*time.Second, func(ctx context.Context) error { return client.NewDryRunClient(as).Create(ctx, o.DeepCopy()) }); err != nil {
+			if err := soon(t, func(ctx context.Context) error { return client.NewDryRunClient(as).Create(ctx, o.DeepCopy()) }); err != nil {
 				t.Errorf("%s cannot apply %s %s/%s: %v", who, o.GetKind(), o.GetNamespace(), o.GetName(), err)
 			}
 		}

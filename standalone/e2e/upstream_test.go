@@ -65,7 +65,7 @@ func TestUpstreamKinds(t *testing.T) {
 	all := func(what string) {
 		t.Helper()
 		for _, o := range upstreamObjects(t) {
-			eventually(t, 20*time.Second, what, func(ctx context.Context) (bool, string) {
+			eventually(t, what, func(ctx context.Context) (bool, string) {
 				why := c.realized(ctx, o)
 				return why == "", why
 			})
@@ -83,7 +83,7 @@ func TestUpstreamKinds(t *testing.T) {
 	}
 	logged := func(what, text string) {
 		t.Helper()
-		eventually(t, 30*time.Second, what, func(context.Context) (bool, string) {
+		eventually(t, what, func(context.Context) (bool, string) {
 			return strings.Count(c.log(t), text) == 1, "it is not in the log"
 		})
 	}
@@ -96,7 +96,7 @@ func TestUpstreamKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	eventually(t, 10*time.Second, "a change of a policy of another kind", func(ctx context.Context) (bool, string) {
+	eventually(t, "a change of a policy of another kind", func(ctx context.Context) (bool, string) {
 		if err := c.client.Get(ctx, client.ObjectKeyFromObject(other), other); err != nil {
 			return false, err.Error()
 		}
@@ -108,7 +108,7 @@ func TestUpstreamKinds(t *testing.T) {
 	reinstalled := time.Now()
 	c.install(t, name)
 	guard := upstreamObjects(t)[0]
-	eventually(t, 20*time.Second, "creating a policy of the kind that is back", func(ctx context.Context) (bool, string) {
+	eventually(t, "creating a policy of the kind that is back", func(ctx context.Context) (bool, string) {
 		if err := c.client.Create(ctx, guard); err != nil {
 			return false, err.Error()
 		}
@@ -132,7 +132,7 @@ func (c *cluster) install(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 		if u.GetName() == name {
-			eventually(t, 20*time.Second, "installing "+name, func(ctx context.Context) (bool, string) {
+			eventually(t, "installing "+name, func(ctx context.Context) (bool, string) {
 				u.SetResourceVersion("")
 				u.SetUID("")
 				u.SetCreationTimestamp(metav1.Time{})

@@ -236,7 +236,7 @@ func (c *Cluster) control(ctx context.Context) error {
 		"--requestheader-client-ca-file="+file("front-ca.crt"), "--requestheader-allowed-names=front-proxy", "--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file="+file("front.crt"), "--proxy-client-key-file="+file("front.key"),
-		// Nobody resolves the names of Nodes here.
+		// No one resolves the names of Nodes here.
 		"--kubelet-preferred-address-types=InternalIP",
 		// There is no kube-proxy where the API server is.
 		"--enable-aggregator-routing=true",

@@ -111,10 +111,10 @@ func encode(v any) []byte {
 	return data
 }
 
-// commands are those of busybox.
+// commands are the commands of busybox.
 var commands = []string{"cat", "echo", "grep", "hostname", "ip", "ls", "mkdir", "nslookup", "rm", "seq", "sleep", "test", "timeout", "touch", "true", "wget"}
 
-// tools writes the programs of Pods into a layer, without what nobody reads there.
+// tools writes the programs of Pods into a layer, without what no one reads there.
 func (t Tools) tools(to *tar.Writer) error {
 	err := filepath.WalkDir(t.Pods, func(path string, d os.DirEntry, err error) error {
 		if err != nil {

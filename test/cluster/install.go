@@ -56,7 +56,7 @@ func (c *Cluster) install(ctx context.Context) error {
 		besides = append(besides, "nodes/services.yaml")
 	}
 	if c.o.Network != "" {
-		besides = append(besides, "nodes/encryption.yaml")
+		besides = append(besides, "nodes/encryption.yaml", "nodes/egress.yaml")
 	}
 	for _, name := range besides {
 		rights, err := os.ReadFile(filepath.Join(c.o.Manifests, name))

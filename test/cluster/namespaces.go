@@ -36,7 +36,7 @@ const reaperEnv = "NEPHELE_CLUSTER_REAPER"
 // Reap must be called before anything else in the program that calls Enter or Start. In the first
 // process of a tree it runs the program as a child, ends as that one does, and meanwhile takes in
 // what is orphaned, such as the shims of containerd: the kernel ends a tree only when somebody has
-// waited for each of its processes, and nobody else waits for orphans.
+// waited for each of its processes, and no one else waits for orphans.
 func Reap() error {
 	if os.Getenv(reaperEnv) == "" {
 		return nil

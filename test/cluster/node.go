@@ -140,7 +140,7 @@ func (n *node) imported(containerd *program) error {
 func (n *node) kubelet() any {
 	return object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		// Nobody else is in this network.
+		// No one else is in this network.
 		"authentication": object{"anonymous": object{"enabled": true}, "webhook": object{"enabled": false}},
 		"authorization":  object{"mode": "AlwaysAllow"},
 		// The machine may be a container, or have cgroups of the first version only, and its disks

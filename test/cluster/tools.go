@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// sources are the packages that are built, by the name of the program. Versions are those of
+// sources are the packages that are built, by the name of the program. Versions are the versions of
 // go.mod.
 var sources = map[string]string{
 	"etcd":                    "go.etcd.io/etcd/server/v3",

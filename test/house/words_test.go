@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestWordsForPolicies: how a policy stands is told in the words of the table in docs/glossary.md
-// by all who tell it: kubectl (the phases of the definitions), nephele status and the console.
+// TestWordsForPolicies: kubectl (the phases of the definitions), nephele status and the console say
+// how a policy stands in the words of docs/reference/conditions.md.
 func TestWordsForPolicies(t *testing.T) {
 	read := func(path string) string {
 		t.Helper()
@@ -22,16 +22,16 @@ func TestWordsForPolicies(t *testing.T) {
 		}
 		return string(raw)
 	}
-	_, table, found := strings.Cut(read("docs/glossary.md"), "## How a policy stands\n")
+	_, table, found := strings.Cut(read("docs/reference/conditions.md"), "## How a policy stands\n")
 	if !found {
-		t.Fatal("docs/glossary.md has no table of how a policy stands")
+		t.Fatal("docs/reference/conditions.md has no table of how a policy stands")
 	}
+	table, _, _ = strings.Cut(table, "\n## ")
 	words := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^\| ([A-Z][A-Za-z]+) \|`).FindAllStringSubmatch(table, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|").FindAllStringSubmatch(table, -1) {
 		words[m[1]] = true
 	}
-	delete(words, "Word")
-	// Only status answers for policies by name, and tells of those without a status.
+	// Only status answers for policies by name, and reports policies without a status.
 	asked := []string{"Missing", "NotReported"}
 	var stored []string
 	for word := range words {

@@ -19,7 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/aws"
-	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	simcalls "github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -31,12 +31,12 @@ const (
 // newAzureFleet is newFleet in a subscription, whose rates are those that Azure documents.
 func newAzureFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	t.Helper()
-	b := simazure.NewBuilder(azureTenant, azureSubscription, "westeurope")
+	b := build.New(azureTenant, azureSubscription, "westeurope")
 	client := b.Principal("nephele", "secret")
 	vnet := b.Network("fleet", "fleet", []string{"10.0.0.0/8"}, []string{"all", "10.0.0.0/8"})
 	var groups []string
 	for i := range roles {
-		groups = append(groups, b.SecurityGroup("fleet", fmt.Sprintf("r%d", i), simazure.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "10.0.0.0/8", "", "22")))
+		groups = append(groups, b.SecurityGroup("fleet", fmt.Sprintf("r%d", i), build.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "10.0.0.0/8", "", "22")))
 	}
 	addr := netip.MustParseAddr("10.0.0.10")
 	for i := range n {

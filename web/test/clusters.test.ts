@@ -28,9 +28,14 @@ describe('a member of the set', () => {
 describe('policies by cluster', () => {
   const policy = (name: string, namespace: string | undefined, clusters: object[]): Policy => ({ metadata: { name, namespace, generation: 3 }, spec: { priority: 1 }, status: { clusters } }) as never
   test('are those that are for clusters, each cluster in its column', () => {
-    const rows = setRows([policy('b', undefined, [{ name: 'west', phase: 'Realized', observedGeneration: 3 }]), policy('own', undefined, [])], [policy('a', 'x y', [{ name: 'east' }])], ['east', 'west'])
+    const rows = setRows([policy('b', undefined, [{ name: 'west', phase: 'Realized', observedGeneration: 3 }]), policy('own', undefined, [])], [policy('a', 'x y', [{ name: 'east' }])], [
+      { metadata: { name: 'east' } },
+      { metadata: { name: 'west' }, status: { kubernetesPolicies: [{ namespace: 'shop', name: 'k', phase: 'Realizing', currentNodesRealized: 1, desiredNodesRealized: 2 }] } },
+    ])
+    expect(cellPhase(rows[1]!.policy, rows[1]!.cells[1]!)).toBe('Realizing')
     expect(rows.map((r) => [r.name, r.path, r.cells.map((c) => c?.name)])).toEqual([
       ['b', '/policies/acnp/b', [undefined, 'west']],
+      ['shop/k (Kubernetes)', '', [undefined, 'west']],
       ['x y/a', '/policies/annp/x%20y/a', ['east', undefined]],
     ])
   })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { MapEdge, MapNode, PlanAnswer, ReachMap } from '../src/lib/analysis'
+import { policyName, policyPath, type MapEdge, type MapNode, type PlanAnswer, type ReachMap } from '../src/lib/analysis'
 import { changes, told } from '../src/lib/changes'
 import { about, graph, roleOf, styleOf, wrap, type Filter, type Graph } from '../src/lib/graph'
 import { free, layout, overlap } from '../src/lib/layout'
@@ -37,6 +37,15 @@ describe('what is drawn', () => {
   test('boxes are namespaces, networks of machines that no selector has chosen, and the outside', () => {
     const g = graph({ ...small, nodes: [...small.nodes, { key: 'u', label: 'u', kind: 'Unselected', network: '/subscriptions/0a/resourcegroups/x/providers/microsoft.network/virtualnetworks/data' }] }, filter(), none)
     expect(g.boxes.map((b) => b.label).sort()).toEqual(['chosen by no selector: data', 'namespace v1', 'namespace v2', 'outside world'])
+  })
+  test('boxes of a set are the namespaces of each cluster, and what is there of other clusters has no page here', () => {
+    const of = (key: string, cluster: string, namespace: string) => node(key, namespace, 2, { kind: 'Pod', network: undefined, cluster })
+    const g = graph({ nodes: [of('a', 'east', 'shop'), of('b', 'west', 'shop'), of('n', 'west', '')], edges: [edge('a', 'b')], total: 3 }, filter(), none)
+    expect(g.boxes.map((b) => b.label).sort()).toEqual(['east: namespace shop', 'west: Nodes', 'west: namespace shop'])
+    expect(ids(g)).toEqual(['a|b|allowed'])
+    expect(graph({ nodes: [of('a', 'east', 'shop'), of('b', 'west', 'shop')], edges: [], total: 2 }, filter({ text: 'east' }), none).nodes.map((n) => n.id)).toEqual(['a'])
+    const policy = { type: 'AntreaClusterNetworkPolicy', name: 'p', cluster: 'east' }
+    expect([policyName(policy), policyPath(policy)]).toEqual(['east:p', ''])
   })
   test('who is looked for comes with whom he talks to', () => {
     expect(graph(small, filter({ text: 'vm/v1/b' }), none).nodes.map((n) => n.id).sort()).toEqual(['a', 'b'])

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
-import type { ReachRow } from '../src/lib/analysis'
+import { leavingText, type ReachRow } from '../src/lib/analysis'
 import { agentRow, driftEntry, findings, PHASES, phaseOf, phases, ringOf, tierColumns } from '../src/lib/derive'
 import { SERVICES, VMS, type Subject } from '../src/lib/imported'
 import { selects } from '../src/lib/labels'
 import { cellKey, cellsOf, changedCells, fresh, names, sideText } from '../src/lib/matrix'
-import type { Policy, VM } from '../src/lib/k8s'
+import type { Account, Policy, VM } from '../src/lib/k8s'
 
 const end = (name: string) => ({ name, kind: 'ExternalEntity', namespace: 'n', object: name, addresses: ['10.0.0.1'] })
 const row = (from: string[], to: string[], traffic: string, verdict = 'Allow'): ReachRow => ({ from: { endpoints: from.map(end) }, to: { endpoints: to.map(end) }, traffic, verdict, egress: { outcome: verdict }, ingress: { outcome: verdict } })
@@ -63,6 +63,19 @@ test('agents: one that is not heard of is told before all others, with the polic
   expect(agentRow({ metadata: { name: 'c' } }).state).toBe('New')
   const unconfirmed = { ...policy('p', 1), status: { phase: 'Realized', observedGeneration: 2, conditions: [{ type: 'Confirmed', status: 'False', message: 'not confirmed since noon' }] } }
   expect(findings([], [], [unconfirmed], [], [info('a', 'True'), info('b', 'Unknown', 'Silent'), info('d', 'False', 'Failing')]).map((f) => [f.tone, f.what])).toEqual([['bad', 'agent vms/b'], ['warn', 'agent vms/d'], ['warn', 'policy p']])
+})
+
+test('an account says which routes to Pods are missing', () => {
+  const account = (status: string): Account => ({ metadata: { name: 'a', namespace: 'ops' }, spec: {}, status: { conditions: [{ type: 'NodeRoutes', status, reason: 'NotRouted', message: 'Node n1 has no route' }] } })
+  expect(findings([account('False')], [], [], []).map((f) => [f.tone, f.what, f.text])).toEqual([['warn', 'account ops/a', 'NotRouted: Node n1 has no route']])
+  expect(findings([account('True')], [], [], [])).toEqual([])
+})
+
+test('how an Egress lets a packet leave', () => {
+  expect(leavingText({ egress: 'e', state: 'Leaves', address: '192.0.2.5', node: 'n2' })).toBe('It leaves with 192.0.2.5, which Node n2 has.')
+  expect(leavingText({ egress: 'e', state: 'Leaves', address: '192.0.2.5' })).toBe('It leaves with 192.0.2.5.')
+  expect(leavingText({ egress: 'e', state: 'Dropped', why: 'no Node has it' })).toBe('It is dropped instead of leaving otherwise: no Node has it')
+  expect(leavingText({ egress: 'e', state: 'Unknown', address: '192.0.2.5', why: 'not told' })).toBe('It leaves with 192.0.2.5 or is dropped: not told')
 })
 
 test('rings: the worst that is so of a machine', () => {

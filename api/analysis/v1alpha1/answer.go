@@ -57,6 +57,23 @@ type Flow struct {
 	Ingress   *Decision `json:"ingress"`
 	Points    []Point   `json:"points,omitempty"`
 	Balanced  *Balanced `json:"balanced,omitempty"`
+	Leaving   *Leaving  `json:"leaving,omitempty"`
+}
+
+// Leaving is how a packet leaves the cluster that an Egress applies to. The destination decides
+// about the address that it leaves with.
+type Leaving struct {
+	// Egress is the name of the Egress; of several that apply the oldest counts.
+	Egress string `json:"egress"`
+	// State is Leaves, or Dropped if no Node has the address now, or Unknown if no condition of the
+	// Egress says whether one has.
+	State string `json:"state"`
+	// Address is what it leaves with; absent if the Egress has none of its family. Node is the one
+	// that has it; absent if the status of the Egress does not name it.
+	Address string `json:"address,omitempty"`
+	Node    string `json:"node,omitempty"`
+	// Why is the reason of what is not Leaves.
+	Why string `json:"why,omitempty"`
 }
 
 // Balanced is how a load balancer hands on a packet that has come to its front end. Cross-zone
@@ -190,6 +207,8 @@ type Policy struct {
 	Name      string `json:"name"`
 	// Hidden tells that the caller may not see it, and only its type is told.
 	Hidden bool `json:"hidden,omitempty"`
+	// Cluster is the member of the set that has it, on a map of the set.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // PolicyState is a policy that is not enforced as it stands.

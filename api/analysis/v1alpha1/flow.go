@@ -75,6 +75,9 @@ type FlowAnswer struct {
 	// Balanced is how the load balancer that the destination belongs to hands the packet on, absent
 	// if it does not, if that is not known, or if there are Flows.
 	Balanced *Balanced `json:"balanced,omitempty"`
+	// Leaving is how it leaves the cluster, absent if no Egress applies to it, if the caller may
+	// not see Egresses, or if there are Flows.
+	Leaving *Leaving `json:"leaving,omitempty"`
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are
 	// not all treated alike.
 	Flows []Flow `json:"flows,omitempty"`

@@ -45,13 +45,16 @@ type MapNode struct {
 	Account   string `json:"account,omitempty"`
 	Region    string `json:"region,omitempty"`
 	Network   string `json:"network,omitempty"`
+	// Cluster is the member of the set that has it, on a map of the set.
+	Cluster string `json:"cluster,omitempty"`
 	// NotEnforced is the mode because of which policies do not decide there, and who says so.
 	NotEnforced string `json:"notEnforced,omitempty"`
 	// Isolated tells in which directions policies decide everything: In, Out.
 	Isolated []string `json:"isolated,omitempty"`
 	// Policies are those that apply to it, as they may be seen.
 	Policies []Policy `json:"policies,omitempty"`
-	// Members are the first of it by name; a ReachReview with spec.members tells all.
+	// Members are the first of it by name; a ReachReview with spec.members lists all. On a map of
+	// the set they are all.
 	Members []string `json:"members,omitempty"`
 	// Addresses are there for the kind Addresses; with Rest without those of machines that are
 	// known.

@@ -30,7 +30,7 @@ type ReachReviewSpec struct {
 	Limit int32 `json:"limit,omitempty"`
 	Page  int32 `json:"page,omitempty"`
 	// Grouped answers with a Map in place of Flows: classes of machines that are alike, in which
-	// Page has no meaning. An empty To means any.
+	// Page has no meaning. An empty To means any. Of a set workloads alone are on it.
 	Grouped bool `json:"grouped,omitempty"`
 	// Members, the key of a class in a Map, answers with its Members in place of Flows, in pages.
 	// The rest of the question has to be that of the Map.

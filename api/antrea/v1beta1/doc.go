@@ -1,5 +1,5 @@
 // Package v1beta1 is the version v1beta1 of the API group crd.antrea.io: network policies, tiers
-// and groups; and what controller and agents tell about themselves.
+// and groups, and the status that controller and agents report of themselves.
 //
 // It owns the Go types and their schema markers, from which the CustomResourceDefinitions under
 // api/generated/crd are generated. Names, enumerations and defaults are those of Antrea 2.x, with

@@ -27,6 +27,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&AntreaControllerInfo{}, &AntreaControllerInfoList{},
 		&AntreaAgentInfo{}, &AntreaAgentInfoList{},
 		&Traceflow{}, &TraceflowList{},
+		&Egress{}, &EgressList{},
+		&ExternalIPPool{}, &ExternalIPPoolList{},
 	)
 	metav1.AddToGroupVersion(s, gv)
 	return nil

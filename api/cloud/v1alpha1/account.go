@@ -80,6 +80,10 @@ type CloudProviderAccountAWSConfig struct {
 	// fits: tell them lower than they are and more is refused, tell them higher and calls fail.
 	// +optional
 	Quotas *AWSQuotas `json:"quotas,omitempty"`
+	// NodeRoutes has the routes to Pods written into route tables of the account. Its author must
+	// be allowed to list Nodes.
+	// +optional
+	NodeRoutes *NodeRoutes `json:"nodeRoutes,omitempty"`
 }
 
 // AWSFlowLogs is a bucket with flow logs, as AWS writes them: files whose names begin with
@@ -372,12 +376,15 @@ type CloudProviderAccountStatus struct {
 	OtherInstance string `json:"otherInstance,omitempty"`
 	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event
 	// queues, SoleWriter once something is enforced, AuthorsChecked while nobody checks the rights
-	// of authors, FlowLogsRead if it names buckets of flow logs, and DeletionProtected while the
-	// account is not because of its age.
+	// of authors, FlowLogsRead if it names buckets of flow logs, NodeRoutes if it names route
+	// tables, and DeletionProtected while the account is not because of its age.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// NodeRoutes is what was written into route tables; absent if nothing was.
+	// +optional
+	NodeRoutes *NodeRoutesStatus `json:"nodeRoutes,omitempty"`
 	// LastSyncTime is when all regions had been read as a whole; it is the oldest of the regions'
 	// times.
 	// +optional

@@ -1,15 +1,16 @@
 package v1alpha1
 
-// LabelAllowIsolates on an AntreaAgentInfo, with the value "true", is set by an agent for which an
-// Allow rule isolates: in a direction to which one applies, it drops what no rule allows. Without
-// it an Antrea Agent is meant, for which it does not. Only what is shown to people depends on it.
+// LabelAllowIsolates (AntreaAgentInfo), with the value "true", is set by an agent for which an
+// Allow rule isolates: in a direction to which one applies, it drops what no rule allows. For an
+// Antrea Agent, which does not set it, no Allow rule isolates. It changes only what is shown to
+// people.
 const LabelAllowIsolates = "nephele.io/allow-isolates"
 
 // What agent and controller agree upon by means of the AntreaAgentInfo of a cloud VM that a
 // selector hands to its agent. Values are "ingress", "egress" or both with a comma between them.
 const (
-	// LabelHeedsCloud, with the value "true", is set by an agent that ends the isolation of a
-	// direction only after it has read that AnnotationCloudLetsIn does not name it.
+	// LabelHeedsCloud (AntreaAgentInfo), with the value "true", is set by an agent that ends the
+	// isolation of a direction only after it has read that AnnotationCloudLetsIn does not name it.
 	LabelHeedsCloud = "nephele.io/heeds-cloud"
 	// AnnotationIsolates is set by the agent: the directions in which it drops what no rule allows.
 	AnnotationIsolates = "nephele.io/isolates"

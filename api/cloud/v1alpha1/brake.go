@@ -5,6 +5,12 @@ package v1alpha1
 // purpose, and when there is nothing that it confirms.
 const AnnotationConfirm = "nephele.io/confirm"
 
+// AnnotationForce on a CloudProviderAccount lets interfaces change for which there is no order that
+// keeps their flows, and closes first what is to be closed. Its value is the hash that `nephele
+// plan` prints with the flows that are cut meanwhile; that of another plan does nothing. It is
+// removed when nothing is blocked any more.
+const AnnotationForce = "nephele.io/force"
+
 // ConditionBraked (account): True while a change waits for a confirmation because it is larger than
 // spec.brake lets pass, False while a confirmed one is on its way.
 const ConditionBraked = "Braked"

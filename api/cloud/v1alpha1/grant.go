@@ -35,16 +35,16 @@ const (
 	UserTagsMerge UserTags = "Merge"
 )
 
-// LabelUserTagPrefix followed by the key of a tag in spec.tags of a VirtualMachine holds the value
-// of the tag, unless the account says UserTagsMerge. Labels of ExternalEntity and ExternalNode
-// objects have it.
+// LabelUserTagPrefix (VirtualMachine, ExternalEntity, ExternalNode) followed by the key of a tag in
+// spec.tags of a VirtualMachine holds the value of the tag, unless the account says UserTagsMerge.
+// Users that may update the VirtualMachine decide it.
 const LabelUserTagPrefix = "nephele.io/user-tag-"
 
 // AnnotationPrefix is the prefix of the annotations that mean something to Nephele.
 const AnnotationPrefix = "nephele.io/"
 
-// LabelTierUse on a Tier with the value TierUseRequired says that the authors of policies in the
-// tier need the verb VerbUse on it.
+// LabelTierUse (Tier) with the value TierUseRequired says that the authors of policies in the tier
+// need the verb VerbUse on it.
 const (
 	LabelTierUse    = "nephele.io/use"
 	TierUseRequired = "required"

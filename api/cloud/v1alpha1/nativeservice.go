@@ -10,35 +10,51 @@ type NativeServiceKind string
 
 // The kinds of native services.
 const (
-	// NativeServiceRDSInstance is a database instance of RDS, those of Aurora clusters included.
+	// NativeServiceRDSInstance is a database instance of RDS, one of an Aurora cluster included.
+	// Its port is named after its engine: postgres, mysql, oracle, sqlserver or mongodb. It can be
+	// guarded.
 	NativeServiceRDSInstance NativeServiceKind = "RDSInstance"
 	// NativeServiceRDSCluster is an Aurora or Multi-AZ cluster of RDS: all of its instances, which
-	// share its security groups.
+	// share its security groups. It has the ports of an RDSInstance, and can be guarded as a whole.
 	NativeServiceRDSCluster NativeServiceKind = "RDSCluster"
 	// NativeServiceElastiCacheCluster is a cache cluster of ElastiCache: one member of a
-	// replication group.
+	// replication group. Its port is redis or memcached. It can be guarded.
 	NativeServiceElastiCacheCluster NativeServiceKind = "ElastiCacheCluster"
 	// NativeServiceElastiCacheReplicationGroup is a replication group of ElastiCache: all of its
-	// members, which share its security groups.
+	// members, which share its security groups. Its port is redis. It can be guarded as a whole.
 	NativeServiceElastiCacheReplicationGroup NativeServiceKind = "ElastiCacheReplicationGroup"
-	NativeServiceApplicationLoadBalancer     NativeServiceKind = "ApplicationLoadBalancer"
-	NativeServiceNetworkLoadBalancer         NativeServiceKind = "NetworkLoadBalancer"
-	NativeServiceGatewayLoadBalancer         NativeServiceKind = "GatewayLoadBalancer"
-	// NativeServiceVPCEndpoint is an interface endpoint of a VPC.
+	// NativeServiceApplicationLoadBalancer is an application load balancer of AWS. Each listener
+	// has a port such as https-443, or https while it is the only one. It can be guarded, unless it
+	// was made without groups.
+	NativeServiceApplicationLoadBalancer NativeServiceKind = "ApplicationLoadBalancer"
+	// NativeServiceNetworkLoadBalancer is a network load balancer of AWS. What is said of an
+	// application load balancer holds for it.
+	NativeServiceNetworkLoadBalancer NativeServiceKind = "NetworkLoadBalancer"
+	// NativeServiceGatewayLoadBalancer is a gateway load balancer of AWS. It has no named ports and
+	// cannot be guarded.
+	NativeServiceGatewayLoadBalancer NativeServiceKind = "GatewayLoadBalancer"
+	// NativeServiceVPCEndpoint is an interface endpoint of a VPC. Its port is https. It can be
+	// guarded, unless a service of AWS manages it.
 	NativeServiceVPCEndpoint NativeServiceKind = "VPCEndpoint"
-	// NativeServiceEFSFileSystem is a file system of EFS with its mount targets.
+	// NativeServiceEFSFileSystem is a file system of EFS with its mount targets. Its port is nfs.
+	// It can be guarded, all mount targets alike.
 	NativeServiceEFSFileSystem NativeServiceKind = "EFSFileSystem"
-	// NativeServiceLambdaFunction is a function of Lambda that is attached to a VPC.
+	// NativeServiceLambdaFunction is a function of Lambda that is attached to a VPC. It has no
+	// named ports and cannot be guarded.
 	NativeServiceLambdaFunction NativeServiceKind = "LambdaFunction"
 	// NativeServicePrivateEndpoint is a private endpoint of Azure, by which a database, storage or
-	// another service is reached from a virtual network.
+	// another service is reached from a virtual network. Its ports are sqlserver, postgres, mysql,
+	// redis (6380), smb or https. It cannot be guarded.
 	NativeServicePrivateEndpoint NativeServiceKind = "PrivateEndpoint"
-	// NativeServiceLoadBalancer is a load balancer of Azure, internal or public.
+	// NativeServiceLoadBalancer is a load balancer of Azure, internal or public. Each rule has a
+	// port such as tcp-1433 or https-443. It keeps the client's address, and cannot be guarded.
 	NativeServiceLoadBalancer NativeServiceKind = "LoadBalancer"
-	// NativeServiceApplicationGateway is an application gateway of Azure.
+	// NativeServiceApplicationGateway is an application gateway of Azure. Each listener has a port
+	// such as https-443. It sends from its subnet, and cannot be guarded.
 	NativeServiceApplicationGateway NativeServiceKind = "ApplicationGateway"
 	// NativeServiceServiceTag is a service tag of Azure: a list of addresses, for example
-	// Sql.WestEurope, which becomes a Group. Only a selector that names it selects it.
+	// Sql.WestEurope, which becomes a Group. Only a selector that names it selects it. It can only
+	// be a peer.
 	NativeServiceServiceTag NativeServiceKind = "ServiceTag"
 )
 

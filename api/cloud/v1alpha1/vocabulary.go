@@ -4,67 +4,93 @@ package v1alpha1
 const LabelPrefix = "nephe.antrea.io/"
 
 // Labels of VirtualMachine objects. Vpc objects carry LabelCPAName, LabelCPANamespace and
-// LabelCloudVPCUID.
+// LabelCloudVPCUID. Only Nephele writes them, from what the cloud says.
 const (
-	LabelCPAName      = LabelPrefix + "cpa-name"
+	// LabelCPAName (VirtualMachine, Vpc) holds the name of the account. Only Nephele writes it.
+	LabelCPAName = LabelPrefix + "cpa-name"
+	// LabelCPANamespace (VirtualMachine, Vpc) holds the namespace of the account. Only Nephele
+	// writes it.
 	LabelCPANamespace = LabelPrefix + "cpa-namespace"
-	LabelCESName      = LabelPrefix + "ces-name"
+	// LabelCESName (VirtualMachine) holds the name of the selector. Only Nephele writes it.
+	LabelCESName = LabelPrefix + "ces-name"
+	// LabelCESNamespace (VirtualMachine) holds the namespace of the selector. Only Nephele writes
+	// it.
 	LabelCESNamespace = LabelPrefix + "ces-namespace"
-	// LabelVPCName holds the name of the Vpc object.
+	// LabelVPCName (VirtualMachine) holds the name of the Vpc object. Only Nephele writes it.
 	LabelVPCName = LabelPrefix + "vpc-name"
-	// LabelCloudVMUID holds the instance id on AWS, the vmId GUID on Azure.
+	// LabelCloudVMUID (VirtualMachine, ExternalEntity, ExternalNode) holds the instance id on AWS,
+	// the vmId GUID on Azure. Only the cloud decides it.
 	LabelCloudVMUID = LabelPrefix + "cloud-vm-uid"
-	// LabelCloudVPCUID holds the VPC id on AWS, the resource GUID of the VNET on Azure.
+	// LabelCloudVPCUID (VirtualMachine, Vpc, ExternalEntity, ExternalNode) holds the VPC id on AWS,
+	// the resource GUID of the VNET on Azure. Only the cloud decides it.
 	LabelCloudVPCUID = LabelPrefix + "cloud-vpc-uid"
 )
 
 // Labels of ExternalEntity and ExternalNode objects, beside LabelCloudVMUID and LabelCloudVPCUID.
 const (
-	// LabelKind holds LabelKindVirtualMachine, LabelKindNativeService or LabelKindNetworkInterface.
+	// LabelKind (ExternalEntity, ExternalNode) holds LabelKindVirtualMachine,
+	// LabelKindNativeService or LabelKindNetworkInterface. Only the cloud decides it.
 	LabelKind = LabelPrefix + "kind"
-	// LabelOwnerVM holds the name of the VirtualMachine object, in lower case.
+	// LabelOwnerVM (ExternalEntity, ExternalNode) holds the name of the VirtualMachine object, in
+	// lower case. Only the cloud decides it.
 	LabelOwnerVM = LabelPrefix + "owner-vm"
-	// LabelOwnerVMVPC holds the name of the Vpc object.
+	// LabelOwnerVMVPC (ExternalEntity, ExternalNode) holds the name of the Vpc object. Only the
+	// cloud decides it.
 	LabelOwnerVMVPC = LabelPrefix + "owner-vm-vpc"
-	// LabelNamespace holds the namespace of the VirtualMachine object.
+	// LabelNamespace (ExternalEntity, ExternalNode) holds the namespace of the VirtualMachine
+	// object. Only Nephele writes it.
 	LabelNamespace = LabelPrefix + "namespace"
-	// LabelCloudVMName holds the name of the virtual machine in the cloud, in lower case, if it is
-	// a legal label value.
+	// LabelCloudVMName (ExternalEntity, ExternalNode) holds the name of the virtual machine in the
+	// cloud, in lower case, if it is a legal label value. Users with the right to tag the machine
+	// decide it.
 	LabelCloudVMName = LabelPrefix + "cloud-vm-name"
-	// LabelCloudVPCName holds the name of the VPC in the cloud, if it is a legal label value.
+	// LabelCloudVPCName (ExternalEntity, ExternalNode) holds the name of the VPC in the cloud, if
+	// it is a legal label value. Users with the right to tag the VPC decide it.
 	LabelCloudVPCName = LabelPrefix + "cloud-vpc-name"
-	// LabelCloudRegion holds the region.
+	// LabelCloudRegion (ExternalEntity, ExternalNode) holds the region. Only the cloud decides it.
 	LabelCloudRegion = LabelPrefix + "cloud-region"
-	// LabelTagPrefix followed by the key of a tag holds the value of the tag.
+	// LabelTagPrefix (VirtualMachine, ExternalEntity, ExternalNode) followed by the key of a tag
+	// holds the value of the tag. Users with the right to tag the object in the cloud decide it;
+	// where the account says UserTagsMerge, so do users that may update the VirtualMachine, whose
+	// tags win.
 	LabelTagPrefix = LabelPrefix + "tag-"
+)
 
-	// LabelKindVirtualMachine and the others are the values of LabelKind.
-	LabelKindVirtualMachine   = "virtualmachine"
-	LabelKindNativeService    = "cloudnativeservice"
+// The values of LabelKind.
+const (
+	// LabelKindVirtualMachine is the value of LabelKind for a virtual machine.
+	LabelKindVirtualMachine = "virtualmachine"
+	// LabelKindNativeService is the value of LabelKind for a native service.
+	LabelKindNativeService = "cloudnativeservice"
+	// LabelKindNetworkInterface is the value of LabelKind for a network interface.
 	LabelKindNetworkInterface = "networkinterface"
 )
 
 // Labels of the ExternalEntity of a native service, beside LabelKind, LabelNamespace, LabelVPCName,
 // LabelCloudVPCUID, LabelCloudVPCName, LabelCloudRegion and those of its tags.
 const (
-	// LabelOwnerService holds the name of the CloudNativeService object, in lower case.
+	// LabelOwnerService (ExternalEntity of a native service) holds the name of the
+	// CloudNativeService object, in lower case. Only the cloud decides it.
 	LabelOwnerService = LabelPrefix + "owner-service"
-	// LabelCloudServiceKind holds its kind, for example RDSInstance.
+	// LabelCloudServiceKind (ExternalEntity of a native service) holds its kind, for example
+	// RDSInstance. Only the cloud decides it.
 	LabelCloudServiceKind = LabelPrefix + "cloud-service-kind"
-	// LabelCloudServiceName holds its name in the cloud, in lower case, if it is a legal label
-	// value.
+	// LabelCloudServiceName (ExternalEntity of a native service) holds its name in the cloud, in
+	// lower case, if it is a legal label value. Its owner decides it.
 	LabelCloudServiceName = LabelPrefix + "cloud-service-name"
 )
 
 // Labels of the ExternalEntity of a network interface, beside LabelKind, LabelNamespace,
 // LabelVPCName, LabelCloudVPCUID, LabelCloudVPCName, LabelCloudRegion and those of its tags.
 const (
-	// LabelOwnerInterface holds the name of the NetworkInterface object, in lower case.
+	// LabelOwnerInterface (ExternalEntity of a network interface) holds the name of the
+	// NetworkInterface object, in lower case. Only the cloud decides it.
 	LabelOwnerInterface = LabelPrefix + "owner-interface"
-	// LabelCloudInterfaceUID holds the id of the interface, if it is a legal label value.
+	// LabelCloudInterfaceUID (ExternalEntity of a network interface) holds the id of the interface,
+	// if it is a legal label value. Only the cloud decides it.
 	LabelCloudInterfaceUID = LabelPrefix + "cloud-interface-uid"
-	// LabelCloudInterfaceName holds its name in the cloud, in lower case, if it is a legal label
-	// value.
+	// LabelCloudInterfaceName (ExternalEntity of a network interface) holds its name in the cloud,
+	// in lower case, if it is a legal label value. Users with the right to tag it decide it.
 	LabelCloudInterfaceName = LabelPrefix + "cloud-interface-name"
 )
 

@@ -39,6 +39,8 @@ func TestSurface(t *testing.T) {
 		"packetcaptures.crd.antrea.io":                          {"v1alpha1", "Cluster", "PacketCapture", []string{"pcap"}, []string{"Captured-Packets", "Started", "Complete", "Age"}, true},
 		"nodelatencymonitors.crd.antrea.io":                     {"v1alpha1", "Cluster", "NodeLatencyMonitor", []string{"nlm"}, []string{"PingIntervalSeconds", "Age"}, false},
 		"traceflows.crd.antrea.io":                              {"v1beta1", "Cluster", "Traceflow", []string{"tf"}, []string{"Phase", "Age"}, true},
+		"egresses.crd.antrea.io":                                {"v1beta1", "Cluster", "Egress", []string{"eg"}, []string{"EgressIP", "Age", "Node"}, true},
+		"externalippools.crd.antrea.io":                         {"v1beta1", "Cluster", "ExternalIPPool", []string{"eip"}, []string{"Total", "Used", "Age"}, true},
 		"tiers.crd.antrea.io":                                   {"v1beta1", "Cluster", "Tier", []string{"tr"}, []string{"Priority", "Age"}, false},
 		"clustergroups.crd.antrea.io":                           {"v1beta1", "Cluster", "ClusterGroup", []string{"cg"}, nil, true},
 		"groups.crd.antrea.io":                                  {"v1beta1", "Namespaced", "Group", []string{"grp"}, nil, true},

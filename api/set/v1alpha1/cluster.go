@@ -9,8 +9,8 @@ const (
 	// the labels of Clusters, as kubectl writes one with -l or as a LabelSelector in JSON. Without
 	// it a policy is for the cluster that it is in.
 	AnnotationClusters = "nephele.io/clusters"
-	// LabelClusterName is the label of a Namespace that names its cluster in the set. Who writes
-	// Namespaces does not set it: a hub does, from the certificate of the member.
+	// LabelClusterName (Namespace, in the hub) names the cluster of the Namespace. The hub sets it
+	// from the certificate of the member; no writer of Namespaces can.
 	LabelClusterName = "clusterset.k8s.io/cluster-name"
 	// ClusterLabelPrefix begins the labels of a Namespace that its cluster has in the hub: the
 	// label env of a Cluster is the label set.nephele.io/env of its Namespaces.
@@ -25,20 +25,32 @@ const (
 	ClusterInSync = "InSync"
 	// ClusterClaimsRefused: the member has claimed something that it may not.
 	ClusterClaimsRefused = "ClaimsRefused"
+	// ClusterNamed: what the member calls itself and the set by the About API is its name here, and
+	// what older members call the set. It is there where the member calls itself anything.
+	ClusterNamed = "NameAgrees"
 )
 
 // The reasons of these conditions.
 const (
-	ReasonOK        = "OK"
+	// ReasonOK goes with every condition that is as one would wish.
+	ReasonOK = "OK"
+	// ReasonNotJoined (Cluster): no member has used the token yet.
 	ReasonNotJoined = "NotJoined"
-	ReasonNotHeard  = "NotHeard"
-	ReasonVersion   = "NeedsNewer"
-	ReasonBounds    = "OutsideBounds"
-	ReasonOverlap   = "AddressesOverlap"
-	// ReasonAccountTaken: it works on a cloud account that another member works on.
+	// ReasonNotHeard (Cluster, Membership): the other side is silent. What it sent last counts.
+	ReasonNotHeard = "NotHeard"
+	// ReasonVersion: the member is too old for a policy, and keeps the version that it has.
+	ReasonVersion = "NeedsNewer"
+	// ReasonBounds (Cluster, Membership): the member claims what the spec of the Cluster does not
+	// allow it.
+	ReasonBounds = "OutsideBounds"
+	// ReasonOverlap (Cluster): the member claims addresses that another member has.
+	ReasonOverlap = "AddressesOverlap"
+	// ReasonAccountTaken (Cluster): the member works on a cloud account that another member works
+	// on.
 	ReasonAccountTaken = "AccountTaken"
-	ReasonSyncing      = "Syncing"
-	// ReasonExpired: it is not heard of for longer than staleAfter.
+	// ReasonSyncing (Cluster): what is for the member, or what it has, is still on its way.
+	ReasonSyncing = "Syncing"
+	// ReasonExpired (Cluster, Membership): the other side is silent for longer than staleAfter.
 	ReasonExpired = "Expired"
 	// ReasonIdentityHidden: a rule names Pods whose addresses are not seen where it is enforced.
 	ReasonIdentityHidden = "IdentityHidden"
@@ -211,17 +223,43 @@ type ClusterStatus struct {
 	// Policies is how many policies of the hub are for it.
 	// +optional
 	Policies int32 `json:"policies,omitempty"`
+	// KubernetesPolicies are the NetworkPolicies of Kubernetes of the hub that are for it, which
+	// have no status themselves, and how far they are realized there: at most 200, the unrealized
+	// first. KubernetesPoliciesMore is how many are left out.
+	// +optional
+	KubernetesPolicies []KubernetesPolicy `json:"kubernetesPolicies,omitempty"`
+	// +optional
+	KubernetesPoliciesMore int32 `json:"kubernetesPoliciesMore,omitempty"`
 	// Selectors is how many peers of other clusters its own policies have.
 	// +optional
 	Selectors int32 `json:"selectors,omitempty"`
 	// Refused is how many of its claims are not believed at present.
 	// +optional
 	Refused int32 `json:"refused,omitempty"`
-	// Conditions: Connected, InSync, ClaimsRefused.
+	// Conditions: Connected, InSync, ClaimsRefused, NameAgrees.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// KubernetesPolicy is how far a NetworkPolicy of Kubernetes is realized in a cluster, in the words
+// of status.clusters of a policy.
+type KubernetesPolicy struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Phase is Unknown before the cluster has reported it, and where no enforcer there reports it:
+	// Antrea's agents do not for such policies.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// +optional
+	CurrentNodesRealized int32 `json:"currentNodesRealized,omitempty"`
+	// +optional
+	DesiredNodesRealized int32 `json:"desiredNodesRealized,omitempty"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // Cluster is a member of the set, in its hub. Its labels are what policies select it by. Whoever

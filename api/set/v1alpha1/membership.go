@@ -7,13 +7,13 @@ import (
 // MembershipName is the name of the one Membership that a cluster can have.
 const MembershipName = "hub"
 
-// What a member marks the objects with that it has from its hub.
+// The marks of objects that a member has from its hub.
 const (
-	// LabelFromHub is on all of them, with the value true.
+	// LabelFromHub, with the value true, is on every object that a member has from its hub.
 	LabelFromHub = GroupName + "/from-hub"
-	// AnnotationSource is the uid of the object in the hub, AnnotationSourceGeneration its
-	// generation there.
-	AnnotationSource           = GroupName + "/source"
+	// AnnotationSource on such an object is the uid of its original in the hub.
+	AnnotationSource = GroupName + "/source"
+	// AnnotationSourceGeneration on such an object is the generation of its original in the hub.
 	AnnotationSourceGeneration = GroupName + "/source-generation"
 	// CopyPrefix begins the names of policies and groups from the hub.
 	CopyPrefix = "hub-"
@@ -30,14 +30,23 @@ const (
 	// MembershipBelieved: the hub believes all that this cluster tells. False names what it does
 	// not.
 	MembershipBelieved = "Believed"
+	// MembershipNamed: what the cluster calls itself by the About API is its name in the set. It is
+	// there where the cluster calls itself anything.
+	MembershipNamed = "NameAgrees"
 )
 
 // The reasons of these conditions, besides those of Clusters.
 const (
-	ReasonRefused       = "Refused"
-	ReasonNotReached    = "NotReached"
-	ReasonNotAccepted   = "NotAccepted"
+	// ReasonRefused (Membership): the hub refuses the connection or a claim; the message says why.
+	ReasonRefused = "Refused"
+	// ReasonNotReached (Membership): no connection to the hub can be made.
+	ReasonNotReached = "NotReached"
+	// ReasonNotAccepted (Membership): spec.accept does not allow a policy of the hub.
+	ReasonNotAccepted = "NotAccepted"
+	// ReasonNoCredentials (Membership): there is no certificate for the hub.
 	ReasonNoCredentials = "NoCredentials"
+	// ReasonContradicted: the About API says otherwise.
+	ReasonContradicted = "Contradicted"
 )
 
 // Acceptance bounds what the hub may do in this cluster: whatever its policies say, more is not
@@ -127,7 +136,7 @@ type MembershipStatus struct {
 	// Policies is how many policies of the hub are in this cluster.
 	// +optional
 	Policies int32 `json:"policies,omitempty"`
-	// Conditions: Joined, Connected, PoliciesAccepted.
+	// Conditions: Joined, Connected, PoliciesAccepted, Believed, NameAgrees.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

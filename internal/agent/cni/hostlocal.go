@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// mostReserved bounds the files of reserved addresses that are read, and mostNetworks the
+	// maxReserved bounds the files of reserved addresses that are read, and maxNetworks the
 	// folders of networks; reservedLimit bounds one of the files.
-	mostReserved, mostNetworks = 1 << 14, 64
-	reservedLimit              = 512
+	maxReserved, maxNetworks = 1 << 14, 64
+	reservedLimit            = 512
 )
 
 // Reserved is an address that the plugin host-local has given to a container.
@@ -42,7 +42,7 @@ func ReadHostLocal(dir string) ([]Reserved, error) {
 		if !n.IsDir() {
 			continue
 		}
-		if seen++; seen > mostNetworks {
+		if seen++; seen > maxNetworks {
 			break
 		}
 		files, err := os.ReadDir(filepath.Join(dir, n.Name()))
@@ -51,7 +51,7 @@ func ReadHostLocal(dir string) ([]Reserved, error) {
 		}
 		for _, f := range files {
 			a, err := netip.ParseAddr(strings.ReplaceAll(f.Name(), "_", ":")) // as where names have no colon
-			if err != nil || a.Zone() != "" || len(out) >= mostReserved {
+			if err != nil || a.Zone() != "" || len(out) >= maxReserved {
 				continue
 			}
 			r, ok := readReserved(filepath.Join(dir, n.Name(), f.Name()))

@@ -143,11 +143,11 @@ func podOf(args string) (out Attachment, err error) {
 // attachment is what a runtime says of an interface, and the plugin before has made.
 func attachment(args *skel.CmdArgs, c *config) (*Attachment, error) {
 	out := &Attachment{Container: args.ContainerID, Interface: args.IfName}
-	said, err := podOf(args.Args)
+	stated, err := podOf(args.Args)
 	if err != nil {
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS: "+err.Error(), "")
 	}
-	out.Namespace, out.Name, out.UID = said.Namespace, said.Name, said.UID
+	out.Namespace, out.Name, out.UID = stated.Namespace, stated.Name, stated.UID
 	if c.PrevResult == nil {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, Type+" has no result of a plugin before it: it must not be the first one of its list", "")
 	}

@@ -32,8 +32,8 @@ const (
 	askLimit = 5 * time.Second
 	// answerLimit bounds what is read of an answer.
 	answerLimit = 4 << 10
-	// mostAddresses bounds the addresses of an attachment, nameLimit the length of its names.
-	mostAddresses, nameLimit = 16, 253
+	// maxAddresses bounds the addresses of an attachment, nameLimit the length of its names.
+	maxAddresses, nameLimit = 16, 253
 )
 
 // Attachment is an interface of a Pod.
@@ -84,8 +84,8 @@ type Assigned struct {
 // check returns what is wrong with what an agent has answered.
 func (a *Assigned) check() error {
 	switch {
-	case len(a.Addresses) == 0 || len(a.Addresses) > mostAddresses || len(a.Gateways) == 0 || len(a.Gateways) > mostAddresses:
-		return fmt.Errorf("%d addresses and %d gateways: want 1 to %d", len(a.Addresses), len(a.Gateways), mostAddresses)
+	case len(a.Addresses) == 0 || len(a.Addresses) > maxAddresses || len(a.Gateways) == 0 || len(a.Gateways) > maxAddresses:
+		return fmt.Errorf("%d addresses and %d gateways: want 1 to %d", len(a.Addresses), len(a.Gateways), maxAddresses)
 	case a.MTU < 576 || a.MTU > 65535:
 		return fmt.Errorf("MTU %d: want 576 to 65535", a.MTU)
 	}
@@ -140,8 +140,8 @@ func (a *Attachment) Normalize() error {
 	if err := a.checkPod(); err != nil {
 		return err
 	}
-	if len(a.Addresses) > mostAddresses {
-		return fmt.Errorf("%d addresses, want up to %d", len(a.Addresses), mostAddresses)
+	if len(a.Addresses) > maxAddresses {
+		return fmt.Errorf("%d addresses, want up to %d", len(a.Addresses), maxAddresses)
 	}
 	var kept []netip.Addr
 	for _, x := range a.Addresses {
@@ -221,3 +221,11 @@ func ask(ctx context.Context, socket, path string, about, answer any, limit time
 	}
 	return refusedError{strings.TrimSpace(string(text)), response.StatusCode == http.StatusServiceUnavailable}
 }
+
+// Refusal is an error about what was asked, which is the same when it is asked again.
+type Refusal struct{ Err error }
+
+func (r Refusal) Error() string { return r.Err.Error() }
+
+// Unwrap returns what is wrong with what was asked.
+func (r Refusal) Unwrap() error { return r.Err }

@@ -145,6 +145,11 @@ func Difference(is, want *State) []Step {
 			out = append(out, Step{Verb: verbOf(routes, to), Route: &RouteStep{to, r}})
 		}
 	}
+	for _, w := range slices.SortedFunc(maps.Keys(want.Ways), compareWays) {
+		if w.Wrapped && (made || !is.Ways[w]) {
+			out = append(out, Step{Verb: Add, Way: &w})
+		}
+	}
 	for _, to := range slices.SortedFunc(maps.Keys(routes), netip.Prefix.Compare) {
 		if _, wanted := want.Routes[to]; !wanted {
 			out = append(out, Step{Verb: Remove, Route: &RouteStep{to, routes[to]}})

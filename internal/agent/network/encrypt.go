@@ -86,15 +86,18 @@ type SealedPeer struct {
 	Places []netip.Addr
 }
 
-// Way is a route of SealedTable: over WireGuard, or closed, which counts where there is no other.
+// Way is a route of SealedTable over WireGuard, or one of an exit. One that is closed counts where
+// there is no other.
 type Way struct {
 	To     netip.Prefix
 	Closed bool
-}
-
-func compareWays(a, b Way) int {
-	closed := map[bool]int{true: 0, false: 1} // closed before it is opened
-	return cmp.Or(a.To.Compare(b.To), cmp.Compare(closed[a.Closed], closed[b.Closed]))
+	// Exit is the number of the exit; 0 for SealedTable.
+	Exit uint8
+	// Via is the next hop of an exit, and Wrapped tells that it is behind VXLAN.
+	Via     netip.Addr
+	Wrapped bool
+	// Past tells that an exit has no route there, and others are asked.
+	Past bool
 }
 
 // PeerStep is about a Node behind WireGuard.
@@ -103,8 +106,12 @@ type PeerStep struct {
 	SealedPeer
 }
 
-// RuleStep leads packets of a family to SealedTable first.
-type RuleStep struct{ Six bool }
+// RuleStep leads packets of a family to SealedTable first, or those with the mark of an exit to its
+// table.
+type RuleStep struct {
+	Six  bool
+	Exit uint8
+}
 
 // sameDevice reports whether nothing but peers differs.
 func (w *WireGuard) sameDevice(o *WireGuard) bool {
@@ -140,16 +147,18 @@ func sealedSteps(is, want *State) (first, last []Step) {
 		}
 	}
 	for _, w := range slices.SortedFunc(maps.Keys(want.Ways), compareWays) {
-		if !is.Ways[w] {
+		if !is.Ways[w] && !w.Wrapped { // those over the device of VXLAN need it
 			first = append(first, Step{Verb: Add, Way: &w})
 		}
 	}
-	for _, six := range []bool{false, true} {
-		if want.Rules[six] && !is.Rules[six] {
-			first = append(first, Step{Verb: Add, Rule: &RuleStep{six}})
+	for _, r := range slices.SortedFunc(maps.Keys(want.Rules), compareRules) {
+		if !is.Rules[r] {
+			first = append(first, Step{Verb: Add, Rule: &r})
 		}
-		if is.Rules[six] && !want.Rules[six] {
-			last = append(last, Step{Verb: Remove, Rule: &RuleStep{six}})
+	}
+	for _, r := range slices.SortedFunc(maps.Keys(is.Rules), compareRules) {
+		if !want.Rules[r] {
+			last = append(last, Step{Verb: Remove, Rule: &r})
 		}
 	}
 	gone := slices.SortedFunc(maps.Keys(is.Ways), compareWays)
@@ -179,6 +188,8 @@ func (s Step) sealedText() string {
 		return fmt.Sprintf("%s the device of WireGuard %s, port %d, MTU %d", s.Verb, WireGuardDevice, s.WireGuard.Port, s.WireGuard.MTU)
 	case s.Peer != nil:
 		return fmt.Sprintf("%s the Node at %s behind WireGuard, with %v", s.Verb, s.Peer.Endpoint, s.Peer.Allowed)
+	case s.Way != nil && s.Way.Exit != 0, s.Rule != nil && s.Rule.Exit != 0:
+		return s.exitText()
 	case s.Way != nil && s.Way.Closed:
 		return fmt.Sprintf("%s that nothing goes to %s but by WireGuard", s.Verb, s.Way.To)
 	case s.Way != nil:
@@ -230,11 +241,7 @@ func (m *making) device() {
 	if !m.Encryption.on() {
 		return
 	}
-	w := &WireGuard{Key: m.OwnKey, Port: cmp.Or(m.WireGuardPort, DefaultWireGuardPort), MTU: m.out.MTU, Peers: map[PublicKey]SealedPeer{}}
-	for _, p := range m.out.Ranges {
-		w.Addresses = append(w.Addresses, OwnAddress(p))
-	}
-	slices.SortFunc(w.Addresses, netip.Addr.Compare)
+	w := &WireGuard{Key: m.OwnKey, Port: cmp.Or(m.WireGuardPort, DefaultWireGuardPort), MTU: m.out.MTU, Addresses: m.ownAddresses(), Peers: map[PublicKey]SealedPeer{}}
 	m.out.State.WireGuard = w
 }
 
@@ -253,7 +260,7 @@ func (m *making) seal(n *Node) bool {
 		if p.Addr().Is6() && !m.Underlay.IPv6 { // no Pod here could send there
 			continue
 		}
-		m.out.State.Rules[p.Addr().Is6()] = true
+		m.out.State.Rules[RuleStep{Six: p.Addr().Is6()}] = true
 		m.out.State.Ways[Way{To: p}] = true
 		if m.Encryption == ByWireGuard {
 			m.out.State.Ways[Way{To: p, Closed: true}] = true

@@ -68,7 +68,7 @@ func TestSealedPlan(t *testing.T) {
 			for w := range got.State.Ways {
 				if w.Closed {
 					closed++
-				} else if c.e == ByWireGuard && !got.State.Ways[Way{w.To, true}] {
+				} else if c.e == ByWireGuard && !got.State.Ways[Way{To: w.To, Closed: true}] {
 					t.Errorf("%s: the way to %s is not closed without WireGuard", name, w.To)
 				}
 			}

@@ -92,8 +92,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("MTU %d: want %d to %d, or 0 for what the links of the Nodes carry", c.MTU, leastMTU4, mostMTU)
 	case c.Encryption != "" && !slices.Contains(Encryptions(), c.Encryption):
 		return fmt.Errorf("encryption %q: want none, wireguard or wireguard-or-clear", cut(string(c.Encryption)))
-	case c.Encryption.on() && cmp.Or(c.WireGuardPort, DefaultWireGuardPort) == c.port():
-		return fmt.Errorf("UDP port %d is that of VXLAN and of WireGuard: want two", c.port())
+	case c.Encryption.on() && cmp.Or(c.WireGuardPort, DefaultWireGuardPort) == c.VXLANPort():
+		return fmt.Errorf("UDP port %d is that of VXLAN and of WireGuard: want two", c.VXLANPort())
 	}
 	for _, p := range c.Except {
 		if !p.IsValid() {
@@ -110,8 +110,8 @@ func cut(text string) string {
 	return text
 }
 
-// port is that of VXLAN.
-func (c Config) port() uint16 {
+// VXLANPort is the UDP port of VXLAN.
+func (c Config) VXLANPort() uint16 {
 	if c.Port == 0 {
 		return DefaultPort
 	}

@@ -22,16 +22,15 @@ type State struct {
 	Forwards   map[MAC]netip.Addr
 	// WireGuard is the device of WireGuard; nil for none.
 	WireGuard *WireGuard
-	// Ways are the routes of SealedTable, and Rules the families of which it is asked: of IPv6,
-	// true.
+	// Ways are the routes of SealedTable and of exits, and Rules lead there.
 	Ways  map[Way]bool
-	Rules map[bool]bool
+	Rules map[RuleStep]bool
 }
 
 // NewState returns a state with nothing.
 func NewState() *State {
 	return &State{Ends: map[string]End{}, Routes: map[netip.Prefix]Route{}, Neighbours: map[netip.Addr]MAC{}, Forwards: map[MAC]netip.Addr{},
-		Ways: map[Way]bool{}, Rules: map[bool]bool{}}
+		Ways: map[Way]bool{}, Rules: map[RuleStep]bool{}}
 }
 
 // VXLAN is a device of VXLAN.
@@ -128,6 +127,10 @@ type Input struct {
 	// Stays is a device of VXLAN that is not wanted any more, and stays for a while: other Nodes
 	// may still send by it. Nil for none.
 	Stays *VXLAN
+	// Exits are the numbers of other Nodes by which Pods leave the cluster, Entries the other Nodes
+	// Pods of which leave by this one.
+	Exits   map[string]uint8
+	Entries []string
 }
 
 // Plan is what is wanted of the kernel, and what follows for Pods.
@@ -151,6 +154,10 @@ type Plan struct {
 	// sorted.
 	Sealed   []netip.Prefix
 	Troubles []Trouble
+	// Exits are those to which there is a way, and Returns tells that answers go back to Pods of
+	// other Nodes by the table of ReturnExit.
+	Exits   map[Exit]bool
+	Returns bool
 	// Partial tells that too little is known of the Node: what is wanted is not all of it, and
 	// nothing goes because it is not wanted.
 	Partial bool
@@ -211,6 +218,7 @@ func Make(in Input) *Plan {
 	m.keys()
 	m.others()
 	if m.Mode != PolicyOnly {
+		m.exits()
 		m.ends()
 	}
 	slices.SortFunc(m.out.Pods, netip.Prefix.Compare)
@@ -361,14 +369,9 @@ func (m *making) others() {
 		return
 	}
 	m.device()
-	wraps := (m.Mode == Encap || m.Mode == Hybrid) && m.Encryption != ByWireGuard
+	wraps := m.wraps()
 	if wraps {
-		v := &VXLAN{VNI: VNI, Port: m.port(), Local: own, MAC: MACOf(m.Name), MTU: m.out.MTU}
-		for _, p := range m.out.Ranges {
-			v.Addresses = append(v.Addresses, OwnAddress(p))
-		}
-		slices.SortFunc(v.Addresses, netip.Addr.Compare)
-		m.out.State.Device = v
+		m.out.State.Device = &VXLAN{VNI: VNI, Port: m.VXLANPort(), Local: own, MAC: MACOf(m.Name), MTU: m.out.MTU, Addresses: m.ownAddresses()}
 	} else if m.Stays != nil && m.Encryption != ByWireGuard {
 		m.out.State.Device = m.Stays
 	}
@@ -415,7 +418,7 @@ func (m *making) others() {
 				m.out.State.Routes[p] = Route{Via: hop, Link: Device}
 				m.out.State.Neighbours[hop], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), at
 				if routes == without { // the first one of them
-					m.out.Peers = append(m.out.Peers, Peer{Name: n.Name, At: at, Through: OwnAddress(p), Port: m.port()})
+					m.out.Peers = append(m.out.Peers, Peer{Name: n.Name, At: at, Through: OwnAddress(p), Port: m.VXLANPort()})
 				}
 				routes++
 			case direct:
@@ -429,6 +432,20 @@ func (m *making) others() {
 			m.out.Tunnels++
 		}
 	}
+}
+
+// ownAddresses are those that the Node has among its Pods, sorted.
+func (m *making) ownAddresses() (out []netip.Addr) {
+	for _, p := range m.out.Ranges {
+		out = append(out, OwnAddress(p))
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+// wraps reports whether Pods of some Nodes are reached by VXLAN.
+func (m *making) wraps() bool {
+	return (m.Mode == Encap || m.Mode == Hybrid) && m.Encryption != ByWireGuard
 }
 
 // near is the subnet of the Node; the zero one if its address is on none of its links.
@@ -485,6 +502,7 @@ const (
 	NoKey
 	BadKey
 	SameKey
+	NoExit
 )
 
 // Trouble is something that is wrong with what the plan was made from.
@@ -532,6 +550,8 @@ func (t Trouble) String() string {
 		return fmt.Sprintf("Node %s has told no key of WireGuard, so nothing is sent to its Pods: its agent is away, or does not encrypt", t.Node)
 	case BadKey:
 		return fmt.Sprintf("what Node %s tells as its key of WireGuard, %q, is none: want 32 bytes in base64", t.Node, cut(t.Link))
+	case NoExit:
+		return fmt.Sprintf("no way for the %s traffic of an Egress leads to Node %s, which has its address, so it is dropped: it needs an address of the family that Nodes reach one another by, a podCIDR that is routed and, where packets are encrypted, a key; with wireguard-or-clear none leads to a Node with a key", family, t.Node)
 	case SameKey:
 		return fmt.Sprintf("Node %s tells the key of WireGuard of Node %s, which is older: nothing is sent to its Pods by it", t.Node, t.Other)
 	}

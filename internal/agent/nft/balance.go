@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // Balanced says where connections to Services go. It never changes once made.
@@ -39,112 +41,26 @@ type Balance struct {
 	KeepsSource bool
 }
 
-// BalanceTo is a rule that chooses a backend.
-type BalanceTo struct {
-	Family Family
-	// Backends is how many there are, and First the number of the first one.
-	Backends, First uint32
-	// AnyAddress tells that they are not found by the address that the connection is made to.
-	AnyAddress bool
-	// Sticky is for how many seconds a client stays with a backend. With Known it is the one that
-	// the client has, and the next rule goes on if it has none.
-	Sticky uint32
-	Known  bool
-}
-
 // firstInside is the number of the first backend of those for the Node and its Pods.
 const firstInside = 1 << 16
 
-// The dispatches for Services. Endpoints have addresses and ports in the place of chains; Sticky
-// ones are learned by the kernel.
+// The chains that dispatches for Services lead to, besides those that choose a backend.
 const (
-	services4, services6   SetName = "services4", "services6"
-	nodePorts4, nodePorts6 SetName = "nodeports4", "nodeports6"
-	Endpoints4, Endpoints6 SetName = "endpoints4", "endpoints6"
-	keeps4, keeps6         SetName = "keeps4", "keeps6"
-	keepPorts4, keepPorts6 SetName = "keepports4", "keepports6"
-	clusterIP4, clusterIP6 SetName = "clusterips4", "clusterips6"
-	hairpin4, hairpin6     SetName = "hairpin4", "hairpin6"
-	Sticky4, Sticky6       SetName = "sticky4", "sticky6"
+	dropTarget   = ruleset.Targets + "nobody"
+	rejectTarget = ruleset.Targets + "none"
+	keepTarget   = ruleset.NetworkChains + "keep"
+	masquerading = ruleset.NetworkChains + "masquerade"
 )
-
-// Asked is what a dispatch is asked by.
-type Asked uint8
-
-// What dispatches are asked by.
-const (
-	// AskedByAddress: source, destination or both, as DispatchBy says.
-	AskedByAddress Asked = iota
-	// AskedByFrontend: the address, protocol and port that a packet is sent to; AskedByPort without
-	// the address; AskedByOriginal and AskedByOriginalPort: those that the connection was made to.
-	AskedByFrontend
-	AskedByPort
-	AskedByOriginal
-	AskedByOriginalPort
-	// AskedByRule: rules that balance ask it.
-	AskedByRule
-)
-
-// Asked reports what a dispatch is asked by.
-func (n SetName) Asked() Asked {
-	switch n {
-	case services4, services6:
-		return AskedByFrontend
-	case nodePorts4, nodePorts6:
-		return AskedByPort
-	case keeps4, keeps6:
-		return AskedByOriginal
-	case keepPorts4, keepPorts6:
-		return AskedByOriginalPort
-	case Endpoints4, Endpoints6, Sticky4, Sticky6:
-		return AskedByRule
-	}
-	return AskedByAddress
-}
-
-// HoldsBackends reports whether a dispatch has addresses and ports in the place of chains.
-func (n SetName) HoldsBackends() bool { return n == Endpoints4 || n == Endpoints6 || n.IsLearned() }
-
-// IsLearned reports whether the kernel learns the elements of a dispatch by itself.
-func (n SetName) IsLearned() bool { return n == Sticky4 || n == Sticky6 }
-
-// ofServices lists the dispatches that Balanced makes.
-func ofServices() []SetName {
-	return []SetName{services4, services6, nodePorts4, nodePorts6, Endpoints4, Endpoints6, keeps4, keeps6, keepPorts4, keepPorts6, clusterIP4, clusterIP6, Sticky4, Sticky6}
-}
-
-// IsOfServices reports whether the elements of a dispatch come from Balanced.
-func (n SetName) IsOfServices() bool { return slices.Contains(ofServices(), n) }
-
-const (
-	// targets begins the names of chains that dispatches for Services lead to.
-	targets      = networkChains + "lead-"
-	dropTarget   = targets + "nobody"
-	rejectTarget = targets + "none"
-	keepTarget   = networkChains + "keep"
-	masquerading = networkChains + "masquerade"
-)
-
-// IsTarget reports whether a chain is one that dispatches for Services lead to.
-func IsTarget(chain string) bool { return strings.HasPrefix(chain, targets) }
 
 // balanced is what was made of a Balanced. It never changes once made.
 type balanced struct {
 	of       *Balanced
 	own      []netip.Prefix
-	dispatch map[SetName]map[string]string
-	chains   map[string]*Chain
+	dispatch map[ruleset.SetName]map[string]string
+	chains   map[string]*ruleset.Chain
 	// uses counts the elements that lead to a chain.
 	uses map[string]int
-	led  led
-}
-
-// led tells how dispatches for Services came about. Two with the same mark are the same.
-type led struct {
-	// mark stands for them, and from for those that they were made of; nil for none. touched are
-	// the keys that may differ then.
-	mark, from *struct{ _ byte }
-	touched    map[SetName][]string
+	led  ruleset.Lineage
 }
 
 // mostTouched is what part of the places may differ for the rest to be taken over: one of as many.
@@ -153,15 +69,15 @@ const mostTouched = 8
 // balance makes the dispatches for Services, and the chains that they lead to. Where few places
 // differ from former ones the rest is taken over.
 func balance(of *Balanced, own []netip.Prefix, former *balanced) *balanced {
-	b := &balanced{of: of, own: own, dispatch: map[SetName]map[string]string{}, chains: map[string]*Chain{}, uses: map[string]int{}}
-	b.led.mark = new(struct{ _ byte })
+	b := &balanced{of: of, own: own, dispatch: map[ruleset.SetName]map[string]string{}, chains: map[string]*ruleset.Chain{}, uses: map[string]int{}}
+	b.led.Mark = new(ruleset.Mark)
 	if former != nil && !former.of.Unknown && !of.Unknown && slices.Equal(own, former.own) {
 		if places, few := of.differs(former.of); few {
 			b.take(former, places)
 			return b
 		}
 	}
-	for _, name := range ofServices() {
+	for _, name := range ruleset.OfServices() {
 		b.dispatch[name] = map[string]string{}
 	}
 	if of.Unknown {
@@ -179,10 +95,10 @@ func balance(of *Balanced, own []netip.Prefix, former *balanced) *balanced {
 // take takes over what there was, but for some places.
 func (b *balanced) take(former *balanced, places []Frontend) {
 	b.dispatch, b.chains, b.uses = maps.Clone(former.dispatch), maps.Clone(former.chains), maps.Clone(former.uses)
-	b.led.from, b.led.touched = former.led.mark, map[SetName][]string{}
+	b.led.From, b.led.Touched = former.led.Mark, map[ruleset.SetName][]string{}
 	for _, at := range places {
 		if was := former.of.To[at]; was != nil {
-			b.each(at, was, func(name SetName, key string, _ func() string) { b.set(name, key, "", false) })
+			b.each(at, was, func(name ruleset.SetName, key string, _ func() string) { b.set(name, key, "", false) })
 		}
 		if to := b.of.To[at]; to != nil {
 			b.place(at, to)
@@ -191,7 +107,7 @@ func (b *balanced) take(former *balanced, places []Frontend) {
 	if !slices.Equal(b.of.ClusterIPs, former.of.ClusterIPs) {
 		for _, a := range former.of.ClusterIPs {
 			if _, stays := slices.BinarySearchFunc(b.of.ClusterIPs, a, netip.Addr.Compare); !stays {
-				b.set(inFamily(clusterIP4, clusterIP6, familyOf(a)), string(a.AsSlice()), "", false)
+				b.set(ruleset.InFamily(ruleset.ClusterIP4, ruleset.ClusterIP6, familyOf(a)), string(a.AsSlice()), "", false)
 			}
 		}
 		for _, a := range b.of.ClusterIPs {
@@ -201,7 +117,7 @@ func (b *balanced) take(former *balanced, places []Frontend) {
 		}
 	}
 	// Chains stay that something leads to.
-	reached := map[string]*Chain{}
+	reached := map[string]*ruleset.Chain{}
 	var reach func(name string)
 	reach = func(name string) {
 		c := b.chains[name]
@@ -225,14 +141,14 @@ func (b *balanced) take(former *balanced, places []Frontend) {
 
 // set gives an element of a dispatch a value, or removes it. A dispatch that was taken over is
 // copied before.
-func (b *balanced) set(name SetName, key, value string, there bool) {
+func (b *balanced) set(name ruleset.SetName, key, value string, there bool) {
 	d := b.dispatch[name]
-	if b.led.from != nil {
-		if b.led.touched[name] == nil {
+	if b.led.From != nil {
+		if b.led.Touched[name] == nil {
 			d = maps.Clone(d)
 			b.dispatch[name] = d
 		}
-		b.led.touched[name] = append(b.led.touched[name], key)
+		b.led.Touched[name] = append(b.led.Touched[name], key)
 	}
 	leads := !name.HoldsBackends()
 	if was, is := d[key]; is && leads {
@@ -248,30 +164,31 @@ func (b *balanced) set(name SetName, key, value string, there bool) {
 	}
 }
 
-func familyOf(a netip.Addr) Family {
+func familyOf(a netip.Addr) ruleset.Family {
 	if a.Is6() {
-		return IPv6
+		return ruleset.IPv6
 	}
-	return IPv4
+	return ruleset.IPv4
 }
 
 // clusterIP makes ports be refused that an address of a Service does not have.
 func (b *balanced) clusterIP(a netip.Addr) {
 	f := familyOf(a)
-	b.set(inFamily(clusterIP4, clusterIP6, f), string(a.AsSlice()), b.choose(f, false, &Balance{}, nil, 0), true)
+	b.set(ruleset.InFamily(ruleset.ClusterIP4, ruleset.ClusterIP6, f), string(a.AsSlice()), b.choose(f, false, &Balance{}, nil, 0), true)
 }
 
 // place leads from a place.
 func (b *balanced) place(at Frontend, to *Balance) {
-	b.each(at, to, func(name SetName, key string, value func() string) { b.set(name, key, value(), true) })
+	b.each(at, to, func(name ruleset.SetName, key string, value func() string) { b.set(name, key, value(), true) })
 }
 
 // each calls do for each element by which it is led from a place.
-func (b *balanced) each(at Frontend, to *Balance, do func(name SetName, key string, value func() string)) {
+func (b *balanced) each(at Frontend, to *Balance, do func(name ruleset.SetName, key string, value func() string)) {
 	f, key, anyAddress := familyOf(at.Address), frontendKey(at), at.Address.IsUnspecified()
-	leads, keeps, short := inFamily(services4, services6, f), inFamily(keeps4, keeps6, f), key
+	leads, keeps, short := ruleset.InFamily(ruleset.Services4, ruleset.Services6, f), ruleset.InFamily(ruleset.Keeps4, ruleset.Keeps6, f), key
 	if anyAddress {
-		leads, keeps, short = inFamily(nodePorts4, nodePorts6, f), inFamily(keepPorts4, keepPorts6, f), key[addressBytes(f):]
+		leads, keeps = ruleset.InFamily(ruleset.NodePorts4, ruleset.NodePorts6, f), ruleset.InFamily(ruleset.KeepPorts4, ruleset.KeepPorts6, f)
+		short = key[ruleset.AddressBytes(f):]
 	}
 	do(leads, short, func() string { return b.target(f, anyAddress, to) })
 	for _, of := range []struct {
@@ -279,7 +196,8 @@ func (b *balanced) each(at Frontend, to *Balance, do func(name SetName, key stri
 		list  []netip.AddrPort
 	}{{0, to.Backends}, {firstInside, to.Inside}} {
 		for i, a := range of.list {
-			do(inFamily(Endpoints4, Endpoints6, f), string(binary.NativeEndian.AppendUint32([]byte(key), of.first+uint32(i))), func() string { return backendData(a) })
+			do(ruleset.InFamily(ruleset.Endpoints4, ruleset.Endpoints6, f), string(binary.NativeEndian.AppendUint32([]byte(key), of.first+uint32(i))),
+				func() string { return backendData(a) })
 		}
 	}
 	if to.KeepsSource {
@@ -316,20 +234,6 @@ func (b *Balanced) differs(former *Balanced) (places []Frontend, few bool) {
 	return places, true
 }
 
-func inFamily(four, six SetName, f Family) SetName {
-	if f == IPv6 {
-		return six
-	}
-	return four
-}
-
-func addressBytes(f Family) int {
-	if f == IPv6 {
-		return 16
-	}
-	return 4
-}
-
 // frontendKey is a place as the kernel has it: address, protocol and port, each filled up to four
 // bytes.
 func frontendKey(at Frontend) string {
@@ -342,19 +246,20 @@ func backendData(a netip.AddrPort) string {
 }
 
 // target is the chain for a Balance. It depends on numbers only, so that there are few.
-func (b *balanced) target(f Family, anyAddress bool, to *Balance) string {
+func (b *balanced) target(f ruleset.Family, anyAddress bool, to *Balance) string {
 	name := b.choose(f, anyAddress, to, to.Backends, 0)
 	if to.Apart {
 		inside := b.choose(f, anyAddress, to, to.Inside, firstInside)
 		outside := name
-		name = fmt.Sprintf("%sapart-%s-%s", targets, strings.TrimPrefix(inside, targets), strings.TrimPrefix(outside, targets))
+		name = fmt.Sprintf("%sapart-%s-%s", ruleset.Targets, strings.TrimPrefix(inside, ruleset.Targets), strings.TrimPrefix(outside, ruleset.Targets))
 		if b.chains[name] == nil {
-			var rules []Rule
+			var rules []ruleset.Rule
 			for _, r := range rangesOf(b.own, f) {
-				rules = append(rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(f)}, {Kind: MatchPeer, Peer: &r, Source: true}}, Action: Goto, Target: inside})
+				rules = append(rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(f)}, {Kind: ruleset.MatchPeer, Peer: &r, Source: true}},
+					Action: ruleset.Goto, Target: inside})
 			}
-			rules = append(rules, Rule{Matches: []Match{{Kind: MatchRouted}}, Action: Goto, Target: outside})
-			b.chains[name] = &Chain{Rules: append(rules, Rule{Action: Goto, Target: inside})}
+			rules = append(rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchRouted}}, Action: ruleset.Goto, Target: outside})
+			b.chains[name] = &ruleset.Chain{Rules: append(rules, ruleset.Rule{Action: ruleset.Goto, Target: inside})}
 		}
 	}
 	if to.Sources == nil {
@@ -366,31 +271,32 @@ func (b *balanced) target(f Family, anyAddress bool, to *Balance) string {
 	for _, r := range ranges {
 		texts = append(texts, r.From.String(), r.To.String())
 	}
-	name = fmt.Sprintf("%sfrom-%x", targets, sum(texts...))[:60]
+	name = fmt.Sprintf("%sfrom-%x", ruleset.Targets, ruleset.Sum(texts...))[:60]
 	if b.chains[name] == nil {
-		var rules []Rule
+		var rules []ruleset.Rule
 		for _, r := range ranges {
-			rules = append(rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(f)}, {Kind: MatchPeer, Peer: &r, Source: true}}, Action: Goto, Target: next})
+			rules = append(rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(f)}, {Kind: ruleset.MatchPeer, Peer: &r, Source: true}},
+				Action: ruleset.Goto, Target: next})
 		}
-		b.chains[name] = &Chain{Rules: append(rules, Rule{Action: Drop, Origin: &Origin{Kind: OriginNetwork, Name: "not one of loadBalancerSourceRanges"}})}
+		b.chains[name] = &ruleset.Chain{Rules: append(rules, ruleset.Rule{Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "not one of loadBalancerSourceRanges"}})}
 	}
 	return name
 }
 
 // choose is the chain that chooses one of some backends.
-func (b *balanced) choose(f Family, anyAddress bool, to *Balance, list []netip.AddrPort, first uint32) string {
+func (b *balanced) choose(f ruleset.Family, anyAddress bool, to *Balance, list []netip.AddrPort, first uint32) string {
 	switch {
 	case len(list) == 0 && to.Silent:
-		b.chains[dropTarget] = &Chain{Rules: []Rule{{Action: Drop, Origin: &Origin{Kind: OriginNetwork, Name: "no endpoint on this Node"}}}}
+		b.chains[dropTarget] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "no endpoint on this Node"}}}}
 		return dropTarget
 	case len(list) == 0:
-		none := &Origin{Kind: OriginNetwork, Name: "no endpoints"}
-		tcp := []Match{{Kind: MatchProtocol, Lo: uint16(TCP)}}
-		b.chains[rejectTarget] = &Chain{Rules: []Rule{{Matches: tcp, Action: RejectReset, Origin: none}, {Action: RejectPort, Origin: none}}}
+		none := &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "no endpoints"}
+		tcp := []ruleset.Match{{Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)}}
+		b.chains[rejectTarget] = &ruleset.Chain{Rules: []ruleset.Rule{{Matches: tcp, Action: ruleset.RejectReset, Origin: none}, {Action: ruleset.RejectPort, Origin: none}}}
 		return rejectTarget
 	}
-	rule := BalanceTo{Family: f, Backends: uint32(len(list)), First: first, AnyAddress: anyAddress, Sticky: to.Sticky}
-	name := fmt.Sprintf("%s%d-of-%d", targets, f, rule.Backends)
+	rule := ruleset.BalanceTo{Family: f, Backends: uint32(len(list)), First: first, AnyAddress: anyAddress, Sticky: to.Sticky}
+	name := fmt.Sprintf("%s%d-of-%d", ruleset.Targets, f, rule.Backends)
 	if first > 0 {
 		name += "-inside"
 	}
@@ -401,69 +307,52 @@ func (b *balanced) choose(f Family, anyAddress bool, to *Balance, list []netip.A
 		name += fmt.Sprintf("-sticky%d", rule.Sticky)
 	}
 	if b.chains[name] == nil {
-		c := &Chain{}
+		c := &ruleset.Chain{}
 		if rule.Sticky > 0 {
 			known := rule
 			known.Known = true
-			c.Rules = append(c.Rules, Rule{Action: BalanceBackends, Balance: &known})
+			c.Rules = append(c.Rules, ruleset.Rule{Action: ruleset.BalanceBackends, Balance: &known})
 		}
-		b.chains[name] = &Chain{Rules: append(c.Rules, Rule{Action: BalanceBackends, Balance: &rule})}
+		b.chains[name] = &ruleset.Chain{Rules: append(c.Rules, ruleset.Rule{Action: ruleset.BalanceBackends, Balance: &rule})}
 	}
 	return name
 }
 
 // services adds what leads to Services.
-func (n *Network) services(p *Program, node *Node, b *balanced) {
-	p.Leaves, p.led = b.of.Unknown, b.led
+func (n *Network) services(p *ruleset.Program, node *Node, b *balanced) {
+	p.Leaves, p.Lineage = b.of.Unknown, b.led
 	maps.Copy(p.Dispatch, b.dispatch)
 	maps.Copy(p.Chains, b.chains)
-	loopback := Range{netip.MustParseAddr("127.0.0.0"), netip.MustParseAddr("127.255.255.255")}
-	for _, base := range []Base{ToServices, HostToServices} {
-		var rules []Rule
-		for _, f := range []Family{IPv4, IPv6} {
-			family := Match{Kind: MatchFamily, Lo: uint16(f)}
+	loopback := ruleset.Range{From: netip.MustParseAddr("127.0.0.0"), To: netip.MustParseAddr("127.255.255.255")}
+	for _, base := range []ruleset.Base{ruleset.ToServices, ruleset.HostToServices} {
+		var rules []ruleset.Rule
+		for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
+			family := ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(f)}
 			rules = append(rules,
-				Rule{Matches: []Match{family}, Action: Lookup, Target: string(inFamily(services4, services6, f))},
-				Rule{Matches: []Match{family}, Action: Lookup, Target: string(inFamily(clusterIP4, clusterIP6, f))})
-			if f == IPv4 { // no answer would come back from elsewhere
-				rules = append(rules, Rule{Matches: []Match{family, {Kind: MatchPeer, Peer: &loopback}}, Action: Accept})
+				ruleset.Rule{Matches: []ruleset.Match{family}, Action: ruleset.Lookup, Target: string(ruleset.InFamily(ruleset.Services4, ruleset.Services6, f))},
+				ruleset.Rule{Matches: []ruleset.Match{family}, Action: ruleset.Lookup, Target: string(ruleset.InFamily(ruleset.ClusterIP4, ruleset.ClusterIP6, f))})
+			if f == ruleset.IPv4 { // no answer would come back from elsewhere
+				rules = append(rules, ruleset.Rule{Matches: []ruleset.Match{family, {Kind: ruleset.MatchPeer, Peer: &loopback}}, Action: ruleset.Accept})
 			}
-			rules = append(rules, Rule{Matches: []Match{family, {Kind: MatchToNode}}, Action: Lookup, Target: string(inFamily(nodePorts4, nodePorts6, f))})
+			rules = append(rules, ruleset.Rule{Matches: []ruleset.Match{family, {Kind: ruleset.MatchToNode}}, Action: ruleset.Lookup,
+				Target: string(ruleset.InFamily(ruleset.NodePorts4, ruleset.NodePorts6, f))})
 		}
-		p.Chains[string(base)] = &Chain{Rules: rules}
+		p.Chains[string(base)] = &ruleset.Chain{Rules: rules}
 	}
-	for _, name := range []SetName{hairpin4, hairpin6} {
+	for _, name := range []ruleset.SetName{ruleset.Hairpin4, ruleset.Hairpin6} {
 		p.Dispatch[name] = map[string]string{}
 	}
 	for i := range node.Pods {
 		for _, a := range node.Pods[i].Addresses {
-			name := hairpin4
+			name := ruleset.Hairpin4
 			if a.Is6() {
-				name = hairpin6
+				name = ruleset.Hairpin6
 			}
-			p.Dispatch[name][name.dispatchKey(a, a)] = masquerading
+			p.Dispatch[name][name.DispatchKey(a, a)] = masquerading
 		}
 	}
-	p.Chains[keepTarget] = &Chain{Rules: []Rule{{Action: Accept}}}
-	p.Chains[masquerading] = &Chain{Rules: []Rule{{Action: Masquerade}}}
-}
-
-// String prints it for people.
-func (b *BalanceTo) String() string {
-	words := []string{fmt.Sprintf("one of %d backends of ipv%d", b.Backends, b.Family)}
-	if b.First > 0 {
-		words = append(words, "for the Node and its Pods")
-	}
-	if b.AnyAddress {
-		words = append(words, "by the port")
-	}
-	if b.Sticky > 0 {
-		words = append(words, fmt.Sprintf("the same for %d s", b.Sticky))
-	}
-	if b.Known {
-		words = append(words, "if the client has one")
-	}
-	return strings.Join(words, ", ")
+	p.Chains[keepTarget] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Accept}}}
+	p.Chains[masquerading] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Masquerade}}}
 }
 
 // Compare sorts places.
@@ -518,7 +407,7 @@ func (b *Balanced) MovesDatagrams(former *Balanced) bool {
 		return true
 	}
 	for at, was := range former.To {
-		if at.Protocol != UDP {
+		if at.Protocol != ruleset.UDP {
 			continue
 		}
 		now := b.To[at]
@@ -534,7 +423,7 @@ func (b *Balanced) MovesDatagrams(former *Balanced) bool {
 		}
 	}
 	for at, now := range b.To {
-		if at.Protocol != UDP || len(now.Backends)+len(now.Inside) == 0 {
+		if at.Protocol != ruleset.UDP || len(now.Backends)+len(now.Inside) == 0 {
 			continue
 		}
 		if was := former.To[at]; was == nil || len(was.Backends)+len(was.Inside) == 0 {
@@ -568,8 +457,8 @@ func (b *Balanced) Allows(at Frontend, to netip.AddrPort) bool {
 
 // ParseLearned reads an element that the kernel has learned: who was led to where, and from which
 // place.
-func ParseLearned(name SetName, key, data string) (at Frontend, to netip.AddrPort, ok bool) {
-	size := addressBytes(name.DispatchFamily())
+func ParseLearned(name ruleset.SetName, key, data string) (at Frontend, to netip.AddrPort, ok bool) {
+	size := ruleset.AddressBytes(name.DispatchFamily())
 	if len(key) != 2*size+8 || len(data) < size+2 {
 		return at, to, false
 	}

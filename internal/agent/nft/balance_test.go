@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // TestLoses: it is noticed when a client or a conversation is with a backend that is gone, and not
@@ -42,7 +44,7 @@ func TestLoses(t *testing.T) {
 		"new":             {nil, to(9, false, "10.0.0.1:1"), false, true},
 		"still none":      {to(9, false), to(9, false), false, false},
 	} {
-		for _, protocol := range []uint8{TCP, UDP} {
+		for _, protocol := range []uint8{ruleset.TCP, ruleset.UDP} {
 			was, now := &Balanced{To: map[Frontend]*Balance{}}, &Balanced{To: map[Frontend]*Balance{}}
 			if c.was != nil {
 				was.To[at(protocol)] = c.was
@@ -50,7 +52,7 @@ func TestLoses(t *testing.T) {
 			if c.now != nil {
 				now.To[at(protocol)] = c.now
 			}
-			if now.Loses(was) != c.loses || now.MovesDatagrams(was) != (c.moves && protocol == UDP) {
+			if now.Loses(was) != c.loses || now.MovesDatagrams(was) != (c.moves && protocol == ruleset.UDP) {
 				t.Errorf("%s, protocol %d: loses %t, moves %t", name, protocol, now.Loses(was), now.MovesDatagrams(was))
 			}
 		}
@@ -60,9 +62,9 @@ func TestLoses(t *testing.T) {
 // TestParseLearned reads back what a client was led by, and nothing from what is too short.
 func TestParseLearned(t *testing.T) {
 	for _, text := range []struct{ client, at, to string }{{"192.0.2.1", "10.96.0.1", "10.244.0.2:8080"}, {"2001:db8::1", "fd96::1", "[fd00::2]:8080"}} {
-		name, at, to := Sticky4, Frontend{Address: netip.MustParseAddr(text.at), Protocol: TCP, Port: 443}, netip.MustParseAddrPort(text.to)
+		name, at, to := ruleset.Sticky4, Frontend{Address: netip.MustParseAddr(text.at), Protocol: ruleset.TCP, Port: 443}, netip.MustParseAddrPort(text.to)
 		if at.Address.Is6() {
-			name = Sticky6
+			name = ruleset.Sticky6
 		}
 		key, data := string(netip.MustParseAddr(text.client).AsSlice())+frontendKey(at), backendData(to)
 		if gotAt, gotTo, ok := ParseLearned(name, key, data); !ok || gotAt != at || gotTo != to {
@@ -84,25 +86,25 @@ func TestFewChains(t *testing.T) {
 		for k := range 1 + i%3 {
 			b.Backends = append(b.Backends, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(i >> 8), byte(i)}), uint16(1+k)))
 		}
-		to[Frontend{Address: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Protocol: TCP, Port: 80}] = b
-		to[Frontend{Address: netip.IPv4Unspecified(), Protocol: TCP, Port: uint16(i + 1)}] = b
+		to[Frontend{Address: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Protocol: ruleset.TCP, Port: 80}] = b
+		to[Frontend{Address: netip.IPv4Unspecified(), Protocol: ruleset.TCP, Port: uint16(i + 1)}] = b
 	}
 	node := &Node{Network: &Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}}}
 	p := new(Compiler).Compile(Input{Node: node, Balanced: &Balanced{To: to}}).Program
 	var found []string
 	for name := range p.Chains {
-		if IsTarget(name) {
+		if ruleset.IsTarget(name) {
 			found = append(found, name)
 		}
 	}
 	if slices.Sort(found); len(found) != 6 {
 		t.Errorf("chains %q", found)
 	}
-	if text := p.String(); !strings.Contains(text, "one of 3 backends of ipv4, by the port") || len(p.Dispatch[services4]) != 5000 || len(p.Dispatch[nodePorts4]) != 5000 {
-		t.Errorf("%d, %d elements", len(p.Dispatch[services4]), len(p.Dispatch[nodePorts4]))
+	if text := p.String(); !strings.Contains(text, "one of 3 backends of ipv4, by the port") || len(p.Dispatch[ruleset.Services4]) != 5000 || len(p.Dispatch[ruleset.NodePorts4]) != 5000 {
+		t.Errorf("%d, %d elements", len(p.Dispatch[ruleset.Services4]), len(p.Dispatch[ruleset.NodePorts4]))
 	}
-	released := Released(p)
-	if len(released.Dispatch[services4]) != 5000 || released.Chains[string(ToServices)] == nil || released.Chains[string(FromPods)] == nil || released.Chains[string(PodsIn)] != nil {
+	released := ruleset.Released(p)
+	if len(released.Dispatch[ruleset.Services4]) != 5000 || released.Chains[string(ruleset.ToServices)] == nil || released.Chains[string(ruleset.FromPods)] == nil || released.Chains[string(ruleset.PodsIn)] != nil {
 		t.Error("who releases a Node takes its Services away, or leaves policies")
 	}
 }
@@ -138,13 +140,13 @@ func TestFewPlaces(t *testing.T) {
 	node := &Node{Network: &Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}}}
 	compiler, to, addresses := new(Compiler), map[Frontend]*Balance{}, map[netip.Addr]bool{}
 	place := func() Frontend {
-		at := Frontend{Address: netip.AddrFrom4([4]byte{10, 96, 0, byte(r.IntN(100))}), Protocol: []uint8{TCP, UDP}[r.IntN(2)], Port: 80}
+		at := Frontend{Address: netip.AddrFrom4([4]byte{10, 96, 0, byte(r.IntN(100))}), Protocol: []uint8{ruleset.TCP, ruleset.UDP}[r.IntN(2)], Port: 80}
 		if r.IntN(3) == 0 {
-			at = Frontend{Address: netip.IPv4Unspecified(), Protocol: TCP, Port: uint16(30000 + r.IntN(100))}
+			at = Frontend{Address: netip.IPv4Unspecified(), Protocol: ruleset.TCP, Port: uint16(30000 + r.IntN(100))}
 		}
 		return at
 	}
-	var former *Program
+	var former *ruleset.Program
 	taken := 0
 	for step := range 300 {
 		to = maps.Clone(to)
@@ -177,17 +179,17 @@ func TestFewPlaces(t *testing.T) {
 		if got.String() != want.String() {
 			t.Fatalf("step %d:\n%s\nwant\n%s", step, got, want)
 		}
-		if former != nil && got.led.from == former.led.mark {
+		if former != nil && got.Lineage.From == former.Lineage.Mark {
 			taken++
 		}
-		if change, all := Diff(former, got), Diff(former, want); !reflect.DeepEqual(change, all) {
+		if change, all := ruleset.Diff(former, got), ruleset.Diff(former, want); !reflect.DeepEqual(change, all) {
 			t.Fatalf("step %d: written is\n%s\nwant\n%s", step, change, all)
 		}
 		if r.IntN(10) == 0 { // a program between that was never written
 			continue
 		}
 		if former = got; r.IntN(10) == 0 {
-			former = Released(got)
+			former = ruleset.Released(got)
 		}
 	}
 	if taken < 100 {

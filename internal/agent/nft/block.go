@@ -1,8 +1,9 @@
 package nft
 
 import (
-	"encoding/binary"
 	"slices"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // A new connection would pass by the rules of every policy. Segments that follow one another and
@@ -24,9 +25,9 @@ const (
 // block is a chain of segments.
 type block struct {
 	segments []*segment
-	chain    *Chain
-	key      *PartKey
-	ports    *Part
+	chain    *ruleset.Chain
+	key      *ruleset.PartKey
+	ports    *ruleset.Part
 	// run is the last one that had it in its program.
 	run uint64
 }
@@ -47,30 +48,31 @@ func blockLength(segments []*segment) int {
 
 // block makes a block of segments, or takes that of the last run, and returns the rule that leads
 // to it.
-func (l *lane) block(segments []*segment) Rule {
+func (l *lane) block(segments []*segment) ruleset.Rule {
 	name := segments[0].name + "-block"
-	b := l.blocks[name]
+	b := l.work.blocks[name]
 	if b == nil || !slices.Equal(b.segments, segments) {
-		b = &block{segments: slices.Clone(segments), chain: &Chain{Rules: make([]Rule, len(segments))}, key: &PartKey{BlockPorts, idOf("block", name)}, ports: &Part{Of: name}}
+		b = &block{segments: slices.Clone(segments), chain: &ruleset.Chain{Rules: make([]ruleset.Rule, len(segments))},
+			key: &ruleset.PartKey{Set: ruleset.BlockPorts, ID: ruleset.IDOf("block", name)}, ports: &ruleset.Part{Of: name}}
 		var keys []string
 		for i, s := range segments {
-			b.chain.Rules[i] = Rule{Action: Jump, Target: s.name}
+			b.chain.Rules[i] = ruleset.Rule{Action: ruleset.Jump, Target: s.name}
 			keys = append(keys, s.opens...)
 		}
-		b.ports.Keys = KeysOf(keys)
-		l.blocks[name] = b
+		b.ports.Keys = ruleset.KeysOf(keys)
+		l.work.blocks[name] = b
 	}
-	b.run = l.run
-	l.program.Chains[name] = b.chain
-	l.parts.put(*b.key, b.ports)
-	return Rule{Matches: []Match{{Kind: MatchPortOf, Of: b.key}}, Action: Jump, Target: name}
+	b.run = l.work.run
+	l.work.program.Chains[name] = b.chain
+	l.work.parts.Put(*b.key, b.ports)
+	return ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchPortOf, Of: b.key}}, Action: ruleset.Jump, Target: name}
 }
 
 // releaseBlocks forgets the blocks that are not in the program.
 func (w *work) releaseBlocks() {
 	for name, b := range w.blocks {
 		if b.run != w.run {
-			w.parts.put(*b.key, nil)
+			w.parts.Put(*b.key, nil)
 			delete(w.blocks, name)
 		}
 	}
@@ -78,15 +80,15 @@ func (w *work) releaseBlocks() {
 
 // opens are the protocols and ports that rules are about, sorted; nil if one of them is not about a
 // protocol and a few ports.
-func opens(rules []Rule) []string {
+func opens(rules []ruleset.Rule) []string {
 	var out []string
 	for i := range rules {
-		var protocol, port *Match
+		var protocol, port *ruleset.Match
 		for j := range rules[i].Matches {
 			switch m := &rules[i].Matches[j]; m.Kind {
-			case MatchProtocol:
+			case ruleset.MatchProtocol:
 				protocol = m
-			case MatchPort:
+			case ruleset.MatchPort:
 				port = m
 			}
 		}
@@ -94,16 +96,9 @@ func opens(rules []Rule) []string {
 			return nil
 		}
 		for n := int(port.Lo); n <= int(port.Hi); n++ {
-			out = append(out, blockKey(uint8(protocol.Lo), uint16(n)))
+			out = append(out, ruleset.BlockKey(uint8(protocol.Lo), uint16(n)))
 		}
 	}
 	slices.Sort(out)
 	return exact(slices.Compact(out))
-}
-
-// blockKey is a protocol and port as BlockPorts has them: each filled up to four bytes.
-func blockKey(protocol uint8, port uint16) string {
-	key := [8]byte{0: protocol}
-	binary.BigEndian.PutUint16(key[4:], port)
-	return string(key[:])
 }

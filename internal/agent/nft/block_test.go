@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // TestBlocks: a new connection passes by few rules of a thousand policies, and a policy that comes,
@@ -40,13 +41,13 @@ func TestBlocks(t *testing.T) {
 		change()
 		now := compiler.Compile(nft.Input{Computed: world}).Program
 		rules := 0
-		for _, c := range nft.Diff(former, now).Chains {
+		for _, c := range ruleset.Diff(former, now).Chains {
 			rules += len(c.Rules)
 		}
 		if rules > 600 {
 			t.Errorf("%s: %d rules are written", name, rules)
 		}
-		if !nft.Diff(now, new(nft.Compiler).Compile(nft.Input{Computed: world}).Program).Empty() {
+		if !ruleset.Diff(now, new(nft.Compiler).Compile(nft.Input{Computed: world}).Program).Empty() {
 			t.Errorf("%s: another program than that of a new compiler", name)
 		}
 		former = now
@@ -58,7 +59,7 @@ func TestBlocks(t *testing.T) {
 	}
 	world.Policies = append(slices.Clone(world.Policies), all)
 	now := compiler.Compile(nft.Input{Computed: world}).Program
-	if n := slices.IndexFunc(now.Chains["in4"].Rules, func(r nft.Rule) bool { return r.Action == nft.Jump && len(r.Matches) == 0 }); n <= 0 || strings.HasSuffix(now.Chains["in4"].Rules[n].Target, "-block") {
+	if n := slices.IndexFunc(now.Chains["in4"].Rules, func(r ruleset.Rule) bool { return r.Action == ruleset.Jump && len(r.Matches) == 0 }); n <= 0 || strings.HasSuffix(now.Chains["in4"].Rules[n].Target, "-block") {
 		t.Errorf("a policy about every port is at %d", n)
 	}
 }
@@ -66,7 +67,7 @@ func TestBlocks(t *testing.T) {
 // TestBlocksDecideAsWithout holds the programs of random policies against those without blocks.
 func TestBlocksDecideAsWithout(t *testing.T) {
 	const groups = 3
-	decided := map[nft.Action]int{}
+	decided := map[ruleset.Action]int{}
 	whole, inBlocks := nfttest.World(), 0
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 9))
@@ -103,13 +104,14 @@ func TestBlocksDecideAsWithout(t *testing.T) {
 		got, want := with.Compile(nft.Input{Computed: world}).Program, without.Compile(nft.Input{Computed: world}).Program
 		inBlocks += len(nft.Blocks(&with))
 		for range 3000 {
-			p := nft.Packet{Direction: nft.Ingress, Source: memberOf(random.IntN(groups), random), Destination: netip.MustParseAddr("10.9.9.9"), Protocol: []uint8{nft.TCP, nft.TCP, nft.UDP, nft.SCTP, nft.ICMP}[random.IntN(5)], SourcePort: 999}
-			if p.Protocol != nft.ICMP {
+			p := ruleset.Packet{Direction: ruleset.Ingress, Source: memberOf(random.IntN(groups), random), Destination: netip.MustParseAddr("10.9.9.9"),
+				Protocol: []uint8{ruleset.TCP, ruleset.TCP, ruleset.UDP, ruleset.SCTP, ruleset.ICMP}[random.IntN(5)], SourcePort: 999}
+			if p.Protocol != ruleset.ICMP {
 				p.Port = uint16(1 + random.IntN(110))
 			}
-			base := nft.ToHost
+			base := ruleset.ToHost
 			if random.IntN(2) == 0 {
-				base, p.Translated, p.Original = nft.ForwardedIn, true, netip.AddrPortFrom(p.Destination, p.Port)
+				base, p.Translated, p.Original = ruleset.ForwardedIn, true, netip.AddrPortFrom(p.Destination, p.Port)
 				p.Destination, p.Port = netip.MustParseAddr("172.17.0.2"), uint16(1+random.IntN(110))
 			}
 			a, b := got.JudgeIn(base, p), want.JudgeIn(base, p)
@@ -119,7 +121,7 @@ func TestBlocksDecideAsWithout(t *testing.T) {
 			decided[a.Action]++
 		}
 	}
-	if decided[nft.Accept] < 1000 || decided[nft.Drop] < 1000 || inBlocks < 100 {
+	if decided[ruleset.Accept] < 1000 || decided[ruleset.Drop] < 1000 || inBlocks < 100 {
 		t.Errorf("decided %v in %d blocks", decided, inBlocks)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // check returns why a policy cannot be expressed, or nil.
@@ -62,9 +63,9 @@ func invalidRule(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) *Refusa
 	}
 	peer := peerOf(r)
 	switch {
-	case len(peer.FQDNs) > 0 && directionOf(r) == Ingress:
+	case len(peer.FQDNs) > 0 && directionOf(r) == ruleset.Ingress:
 		return &Refusal{Reason: ReasonFQDN}
-	case len(peer.ToServices) > 0 && directionOf(r) == Ingress:
+	case len(peer.ToServices) > 0 && directionOf(r) == ruleset.Ingress:
 		return &Refusal{Reason: ReasonServices}
 	case len(peer.LabelIdentities) > 0:
 		return &Refusal{Reason: ReasonIdentities}

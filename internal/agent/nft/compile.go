@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -18,7 +19,7 @@ const maxRanges = 4
 // Failsafe is a flow that no policy can cut.
 type Failsafe struct {
 	Name      string
-	Direction Direction
+	Direction ruleset.Direction
 	// Protocol is TCP or UDP. SourcePort is 0 for any.
 	Protocol   uint8
 	SourcePort uint16
@@ -63,7 +64,7 @@ type Names struct {
 
 // Result is what Compile returns.
 type Result struct {
-	Program *Program
+	Program *ruleset.Program
 	// Refusals are sorted by policy.
 	Refusals []Refusal
 	// Ambiguous tells that several entities have the key, and so all policies are refused.
@@ -96,18 +97,18 @@ type Compiler struct {
 	run, gathered uint64
 	// parts are those of the last Program, segments what it has of policies, and refers counts how
 	// many of these refer to each of parts, but for members of groups, which count themselves.
-	parts    *Parts
+	parts    *ruleset.Parts
 	segments []*segment
 	// spare is where those of the next Program go.
 	spare  []*segment
-	refers map[PartKey]int
+	refers map[ruleset.PartKey]int
 	// blocks are those of the last Program, by the names of their chains. least is from how many
 	// segments on there are any; 0 is leastBlock.
 	blocks map[string]*block
 	least  int
 	// asked are the chains of the last Program that judge by the port that was asked, by those that
 	// they were made of.
-	asked map[*Chain]*Chain
+	asked map[*ruleset.Chain]*ruleset.Chain
 	// last is what was compiled last, in slices of the Compiler's own, and result what came of it.
 	last   Input
 	result Result
@@ -142,28 +143,28 @@ type groupParts struct {
 	keys *groupKeys
 	// run is the last one that knew the group.
 	run     uint64
-	members [2]*Part
+	members [2]*ruleset.Part
 	// ports are those of members that have a name, by their keys.
-	ports map[PartKey]*namedPorts
+	ports map[ruleset.PartKey]*namedPorts
 }
 
 // groupKeys are the keys of the members of a group, IPv4 and IPv6, to which rules point, and how
 // many segments of the program refer to each. There are more references than anything else.
 type groupKeys struct {
 	group  string
-	keys   [2]PartKey
+	keys   [2]ruleset.PartKey
 	refers [2]int32
 }
 
 func newGroupKeys(group string) *groupKeys {
-	id := idOf("members", group)
-	return &groupKeys{group: group, keys: [2]PartKey{{Members4, id}, {Members6, id}}}
+	id := ruleset.IDOf("members", group)
+	return &groupKeys{group: group, keys: [2]ruleset.PartKey{{Set: ruleset.Members4, ID: id}, {Set: ruleset.Members6, ID: id}}}
 }
 
 // namedPorts are the ports that members of a group have by a name.
 type namedPorts struct {
 	name string
-	*Part
+	*ruleset.Part
 }
 
 // Compile makes the Program of a host. Everything that comes to the host or leaves it is the host's
@@ -171,11 +172,12 @@ type namedPorts struct {
 // Pod's.
 func (c *Compiler) Compile(in Input) Result {
 	if c.groups == nil {
-		c.groups, c.classes, c.refers, c.blocks = map[string]*groupParts{}, map[string]*class{}, map[PartKey]int{}, map[string]*block{}
+		c.groups, c.classes, c.refers, c.blocks = map[string]*groupParts{}, map[string]*class{}, map[ruleset.PartKey]int{}, map[string]*block{}
 	}
 	c.run++
-	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, services: in.Services, named: map[string]bool{}, parts: change(c.parts), segments: c.spare, program: &Program{
-		Chains: make(map[string]*Chain, len(c.segments)), Ranges: map[SetName][]Range{}, Dispatch: map[SetName]map[string]string{}}}
+	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, services: in.Services, named: map[string]bool{},
+		parts: ruleset.EditParts(c.parts), segments: c.spare, program: &ruleset.Program{
+			Chains: make(map[string]*ruleset.Chain, len(c.segments)), Ranges: map[ruleset.SetName][]ruleset.Range{}, Dispatch: map[ruleset.SetName]map[string]string{}}}
 	if c.onlyMembers(&in) {
 		for i, g := range in.Computed.AddressGroups {
 			if g != c.last.Computed.AddressGroups[i] {
@@ -185,8 +187,8 @@ func (c *Compiler) Compile(in Input) Result {
 		*w.program = *c.result.Program
 		return w.done(in, c.result)
 	}
-	w.parts.put(PartKey{Members4, idOf(asking)}, nil)
-	w.parts.put(PartKey{Members6, idOf(asking)}, nil)
+	w.parts.Put(ruleset.PartKey{Set: ruleset.Members4, ID: ruleset.IDOf(asking)}, nil)
+	w.parts.Put(ruleset.PartKey{Set: ruleset.Members6, ID: ruleset.IDOf(asking)}, nil)
 	w.knowAll(in.Computed.AddressGroups)
 	members := w.members(in)
 	own := w.class("", members.host, in.Node == nil, false)
@@ -213,7 +215,7 @@ func (c *Compiler) Compile(in Input) Result {
 		w.named[""] = w.named[""] || part.names()
 		w.igmp = w.igmp || part.igmp
 	}
-	for _, d := range []Direction{Ingress, Egress} {
+	for _, d := range []ruleset.Direction{ruleset.Ingress, ruleset.Egress} {
 		out.Isolated[d] = w.direction(own, d, parts)
 	}
 	if w.Forwarded && in.Node == nil {
@@ -308,7 +310,7 @@ func (w *work) class(key string, now host, allowIsolates, pods bool) *class {
 	if c == nil || !now.equal(c.host) || c.allowIsolates != allowIsolates {
 		c = &class{host: now, pods: pods, allowIsolates: allowIsolates, policies: map[string]*policyParts{}}
 		if key != "" {
-			id := sum(key)
+			id := ruleset.Sum(key)
 			c.name = "." + hex.EncodeToString(id[:8])
 		}
 		w.classes[key] = c
@@ -399,7 +401,7 @@ func memberName(m v1beta2.GroupMember) string {
 // work is one run of Compile.
 type work struct {
 	*Compiler
-	program  *Program
+	program  *ruleset.Program
 	refusals []Refusal
 	failsafe []Failsafe
 	names    *Names
@@ -411,7 +413,7 @@ type work struct {
 	// igmp tells that a policy is about IGMP.
 	igmp bool
 	// parts are those of the program, segments what is in it of policies.
-	parts    *changing
+	parts    *ruleset.PartsEdit
 	segments []*segment
 	// with and runs are used again for every direction.
 	with []*policyParts
@@ -426,11 +428,11 @@ func reference(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
 }
 
 // direction makes the chains of one direction of the host, and reports whether it is isolated.
-func (w *work) direction(c *class, d Direction, policies []*policyParts) (isolated bool) {
-	base := &Chain{Rules: []Rule{
-		{Matches: []Match{{Kind: MatchDead}}, Action: Drop},
-		{Matches: []Match{{Kind: MatchEstablished}}, Action: Accept},
-		{Matches: []Match{{Kind: MatchLoopback, Source: d == Ingress}}, Action: Accept},
+func (w *work) direction(c *class, d ruleset.Direction, policies []*policyParts) (isolated bool) {
+	base := &ruleset.Chain{Rules: []ruleset.Rule{
+		{Matches: []ruleset.Match{{Kind: ruleset.MatchDead}}, Action: ruleset.Drop},
+		{Matches: []ruleset.Match{{Kind: ruleset.MatchEstablished}}, Action: ruleset.Accept},
+		{Matches: []ruleset.Match{{Kind: ruleset.MatchLoopback, Source: d == ruleset.Ingress}}, Action: ruleset.Accept},
 	}}
 	base.Rules = append(base.Rules, keepsLink(d, !w.igmp)...)
 	w.program.Chains[d.String()] = base
@@ -443,15 +445,15 @@ func (w *work) direction(c *class, d Direction, policies []*policyParts) (isolat
 			base.Rules = append(base.Rules, f.rules()...)
 		}
 	}
-	for i, f := range []Family{IPv4, IPv6} {
-		base.Rules = append(base.Rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(f)}}, Action: Goto, Target: entries[i]})
+	for i, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
+		base.Rules = append(base.Rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(f)}}, Action: ruleset.Goto, Target: entries[i]})
 	}
 	return isolated
 }
 
 // lanes makes the chains of one direction of a class, and returns those that packets of IPv4 and
 // IPv6 enter; none if no rule applies.
-func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []string, isolated bool) {
+func (w *work) lanes(c *class, d ruleset.Direction, policies []*policyParts) (entries []string, isolated bool) {
 	with := w.with[:0]
 	var kubernetes bool
 	for _, p := range policies {
@@ -468,7 +470,7 @@ func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []
 	w.runs = order(w.runs[:0], d, with)
 	runs := w.runs
 	logged := isolationLog(d, runs, w.LogDenied)
-	for _, f := range []Family{IPv4, IPv6} {
+	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
 		l := lane{work: w, class: c, direction: d, family: f, isolated: isolated, logged: logged}
 		l.compile(runs, kubernetes)
 		entries = append(entries, l.chain(""))
@@ -479,13 +481,14 @@ func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []
 // isolationLog is the origin of what is logged of the packets that isolation drops: the first
 // policy that isolates and has a rule of the direction logged, or where all that is denied is told,
 // the first that isolates.
-func isolationLog(d Direction, runs []run, denied bool) *Origin {
-	var first *Origin
+func isolationLog(d ruleset.Direction, runs []run, denied bool) *ruleset.Origin {
+	var first *ruleset.Origin
 	for _, r := range runs {
 		if !r.policy.isolates[d] {
 			continue
 		}
-		origin := &Origin{Kind: OriginIsolation, Policy: r.policy.reference, Index: -1, Logged: Logged{Direction: d, Action: v1beta2.RuleActionDrop, Unasked: true}}
+		origin := &ruleset.Origin{Kind: ruleset.OriginIsolation, Policy: r.policy.reference, Index: -1,
+			Logged: ruleset.Logged{Direction: d, Action: v1beta2.RuleActionDrop, Unasked: true}}
 		if denied && first == nil {
 			first = origin
 		}
@@ -499,36 +502,38 @@ func isolationLog(d Direction, runs []run, denied bool) *Origin {
 	return first
 }
 
-func (f Failsafe) rules() []Rule {
-	var out []Rule
+func (f Failsafe) rules() []ruleset.Rule {
+	var out []ruleset.Rule
 	for _, c := range f.CIDRs {
 		c = c.Masked()
-		family := IPv4
+		family := ruleset.IPv4
 		if c.Addr().Is6() {
-			family = IPv6
+			family = ruleset.IPv6
 		}
-		m := []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchProtocol, Lo: uint16(f.Protocol)}, {Kind: MatchPort, Lo: f.Port, Hi: f.Port}}
+		m := []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(family)}, {Kind: ruleset.MatchProtocol, Lo: uint16(f.Protocol)},
+			{Kind: ruleset.MatchPort, Lo: f.Port, Hi: f.Port}}
 		if f.SourcePort != 0 {
-			m = append(m, Match{Kind: MatchSourcePort, Lo: f.SourcePort, Hi: f.SourcePort})
+			m = append(m, ruleset.Match{Kind: ruleset.MatchSourcePort, Lo: f.SourcePort, Hi: f.SourcePort})
 		}
 		if c.Bits() > 0 {
 			r := rangeOf(c)
-			m = append(m, Match{Kind: MatchPeer, Peer: &r, Source: f.Direction == Ingress})
+			m = append(m, ruleset.Match{Kind: ruleset.MatchPeer, Peer: &r, Source: f.Direction == ruleset.Ingress})
 		}
-		out = append(out, Rule{Matches: m, Action: Accept, Origin: &Origin{Kind: OriginFailsafe, Name: f.Name}})
+		out = append(out, ruleset.Rule{Matches: m, Action: ruleset.Accept, Origin: &ruleset.Origin{Kind: ruleset.OriginFailsafe, Name: f.Name}})
 	}
 	return out
 }
 
 // lane is one direction of one family.
 type lane struct {
-	*work
+	// work is the compilation that it is of.
+	work      *work
 	class     *class
-	direction Direction
-	family    Family
+	direction ruleset.Direction
+	family    ruleset.Family
 	isolated  bool
 	// logged says of which policy it is logged what isolation drops; nil for none.
-	logged *Origin
+	logged *ruleset.Origin
 	// made is the segment that is being made.
 	made *segment
 }
@@ -542,13 +547,13 @@ func (l *lane) chain(suffix string) string {
 // rest, and one for the end. Rules that follow one another and are of one policy are a chain of
 // their own, so that a change of a policy writes little.
 func (l *lane) compile(runs []run, kubernetes bool) {
-	end := Rule{Action: Accept, Origin: &Origin{Kind: OriginNative}}
+	end := ruleset.Rule{Action: ruleset.Accept, Origin: &ruleset.Origin{Kind: ruleset.OriginNative}}
 	if l.isolated {
-		end = Rule{Action: Drop, Origin: &Origin{Kind: OriginIsolation}}
+		end = ruleset.Rule{Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginIsolation}}
 	}
-	l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{end}}
+	l.work.program.Chains[l.chain("-end")] = &ruleset.Chain{Rules: []ruleset.Rule{end}}
 	if l.isolated && l.logged != nil {
-		l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{{Action: Log, Origin: l.logged}, end}}
+		l.work.program.Chains[l.chain("-end")] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Log, Origin: l.logged}, end}}
 	}
 	first := len(l.work.segments)
 	rest := -1 // is where the segments of the rest begin: stages are in order
@@ -570,25 +575,25 @@ func (l *lane) compile(runs []run, kubernetes bool) {
 // jumps makes the chain that goes through segments, and then to another chain. It is that of the
 // last program where that is the same.
 func (l *lane) jumps(name string, segments []*segment, last string) {
-	var rules []Rule
+	var rules []ruleset.Rule
 	for len(segments) > 0 {
 		n := blockLength(segments)
-		if n >= cmp.Or(l.least, leastBlock) {
+		if n >= cmp.Or(l.work.least, leastBlock) {
 			rules = append(rules, l.block(segments[:n]))
 		} else {
 			n = max(n, 1)
 			for _, s := range segments[:n] {
-				rules = append(rules, Rule{Action: Jump, Target: s.name})
+				rules = append(rules, ruleset.Rule{Action: ruleset.Jump, Target: s.name})
 			}
 		}
 		segments = segments[n:]
 	}
-	rules = append(rules, Rule{Action: Goto, Target: last})
-	if p := l.result.Program; p != nil && p.Chains[name] != nil && sameRules(p.Chains[name].Rules, rules) {
-		l.program.Chains[name] = p.Chains[name]
+	rules = append(rules, ruleset.Rule{Action: ruleset.Goto, Target: last})
+	if p := l.work.result.Program; p != nil && p.Chains[name] != nil && ruleset.SameRules(p.Chains[name].Rules, rules) {
+		l.work.program.Chains[name] = p.Chains[name]
 		return
 	}
-	l.program.Chains[name] = &Chain{Rules: exact(rules)}
+	l.work.program.Chains[name] = &ruleset.Chain{Rules: exact(rules)}
 }
 
 // segment returns the chain of a run, made now or before.
@@ -598,13 +603,13 @@ func (l *lane) segment(r run) *segment {
 		return s
 	}
 	l.made = &segment{family: l.family}
-	var out []Rule
+	var out []ruleset.Rule
 	for i, rule := range r.rules() {
 		out = append(out, l.rule(r.policy, rule, &r.policy.origins[l.direction][r.first+i])...)
 	}
 	if len(out) > 0 {
-		id := sum(r.policy.source.Name, fmt.Sprint(r.rules()[0].Priority))
-		l.made.name, l.made.chain = l.chain("-"+hex.EncodeToString(id[:16])), &Chain{Rules: exact(out)}
+		id := ruleset.Sum(r.policy.source.Name, fmt.Sprint(r.rules()[0].Priority))
+		l.made.name, l.made.chain = l.chain("-"+hex.EncodeToString(id[:16])), &ruleset.Chain{Rules: exact(out)}
 		l.made.opens, l.made.first = opens(out), beginsBlock(id)
 	}
 	l.made.members = exact(l.made.members)
@@ -620,32 +625,32 @@ func (l *lane) add(s *segment) {
 	if s.chain == nil {
 		return
 	}
-	l.program.Chains[s.name] = s.chain
-	maps.Copy(l.program.Ranges, s.ranges)
+	l.work.program.Chains[s.name] = s.chain
+	maps.Copy(l.work.program.Ranges, s.ranges)
 	for _, n := range s.names {
-		l.program.Names = append(l.program.Names, n.group)
-		l.parts.put(*n.key, l.addressesOf(n))
+		l.work.program.Names = append(l.work.program.Names, n.group)
+		l.work.parts.Put(*n.key, l.addressesOf(n))
 	}
 	for _, s := range s.services {
-		l.parts.put(*s.key, l.frontendsOf(s))
+		l.work.parts.Put(*s.key, l.frontendsOf(s))
 	}
 	l.work.segments = append(l.work.segments, s)
-	if s.run = l.run; s.live {
+	if s.run = l.work.run; s.live {
 		return
 	}
 	s.live = true
 	for r := range s.refs() {
-		l.refers[*r.key]++
+		l.work.refers[*r.key]++
 	}
-	f := l.family.place()
+	f := place(l.family)
 	for i, k := range s.members {
-		g := l.groups[k.group]
+		g := l.work.groups[k.group]
 		s.members[i] = g.keys // the group may have been gone meanwhile
 		g.keys.refers[f]++
-		l.parts.put(g.keys.keys[f], g.members[f])
+		l.work.parts.Put(g.keys.keys[f], g.members[f])
 	}
 	for _, p := range s.ports {
-		l.parts.put(*p.key, l.portsOf(p))
+		l.work.parts.Put(*p.key, l.portsOf(p))
 	}
 }
 
@@ -655,13 +660,13 @@ func (w *work) release(s *segment) {
 	for r := range s.refs() {
 		if w.refers[*r.key]--; w.refers[*r.key] == 0 {
 			delete(w.refers, *r.key)
-			w.parts.put(*r.key, nil)
+			w.parts.Put(*r.key, nil)
 		}
 	}
-	f := s.family.place()
+	f := place(s.family)
 	for _, k := range s.members {
 		if k.refers[f]--; k.refers[f] == 0 {
-			w.parts.put(k.keys[f], nil)
+			w.parts.Put(k.keys[f], nil)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
@@ -44,7 +45,7 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 			for range 100 {
 				f, p := drawFlow(random, ref)
 				d := policy.Ingress
-				if p.Direction == nft.Egress {
+				if p.Direction == ruleset.Egress {
 					d = policy.Egress
 				}
 				want := policytest.Decide(rest, f, d)
@@ -73,13 +74,13 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 
 // forwarded is a packet that passes through the host and is to be judged as one of the host: to a
 // published port that leads elsewhere, or from a bridge.
-func forwarded(random *rand.Rand, p nft.Packet) (nft.Base, nft.Packet) {
-	if p.Direction == nft.Egress {
+func forwarded(random *rand.Rand, p ruleset.Packet) (ruleset.Base, ruleset.Packet) {
+	if p.Direction == ruleset.Egress {
 		p.FromBridge, p.Source = true, netip.MustParseAddr("172.17.0.2")
 		if p.Destination.Is6() {
 			p.Source = netip.MustParseAddr("fd00:17::2")
 		}
-		return nft.ForwardedOut, p
+		return ruleset.ForwardedOut, p
 	}
 	p.Translated, p.Original = true, netip.AddrPortFrom(p.Destination, p.Port)
 	if p.Destination = netip.MustParseAddr("172.17.0.2"); p.Source.Is6() {
@@ -88,7 +89,7 @@ func forwarded(random *rand.Rand, p nft.Packet) (nft.Base, nft.Packet) {
 	if p.Port != 0 {
 		p.Port = uint16(78 + random.IntN(16))
 	}
-	return nft.ForwardedIn, p
+	return ruleset.ForwardedIn, p
 }
 
 // entities are the external entities that something is enforced for.
@@ -106,7 +107,7 @@ func entities(w *policytest.World) []policy.EntityRef {
 }
 
 // drawFlow draws a flow to or from the entity, and the packet that it is.
-func drawFlow(random *rand.Rand, ref policy.EntityRef) (policy.Flow, nft.Packet) {
+func drawFlow(random *rand.Rand, ref policy.EntityRef) (policy.Flow, ruleset.Packet) {
 	remote, local := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(7))}), netip.MustParseAddr("10.9.9.9")
 	if random.IntN(5) == 0 {
 		remote = netip.AddrFrom4([4]byte{192, 168, 0, byte(random.IntN(4))})
@@ -116,25 +117,25 @@ func drawFlow(random *rand.Rand, ref policy.EntityRef) (policy.Flow, nft.Packet)
 	}
 	here, there := policy.Endpoint{EntityRef: ref, Addr: local, Semantics: policy.VMSemantics}, policy.Endpoint{Addr: remote}
 	f := policy.Flow{Source: there, Destination: here, Direct: true}
-	p := nft.Packet{Direction: nft.Ingress, Source: remote, Destination: local}
+	p := ruleset.Packet{Direction: ruleset.Ingress, Source: remote, Destination: local}
 	if random.IntN(2) == 0 {
 		f.Source, f.Destination = here, there
-		p.Direction, p.Source, p.Destination = nft.Egress, local, remote
+		p.Direction, p.Source, p.Destination = ruleset.Egress, local, remote
 	}
 	switch random.IntN(6) {
 	case 0:
-		f.Protocol, p.Protocol = policy.ICMP, nft.ICMP
+		f.Protocol, p.Protocol = policy.ICMP, ruleset.ICMP
 		if remote.Is6() {
-			p.Protocol = nft.ICMPv6
+			p.Protocol = ruleset.ICMPv6
 		}
 		f.ICMPType = uint8(random.IntN(3) * 8)
 		p.Type = f.ICMPType
 	case 1:
-		f.Protocol, p.Protocol = policy.SCTP, nft.SCTP
+		f.Protocol, p.Protocol = policy.SCTP, ruleset.SCTP
 	case 2:
-		f.Protocol, p.Protocol = policy.UDP, nft.UDP
+		f.Protocol, p.Protocol = policy.UDP, ruleset.UDP
 	default:
-		f.Protocol, p.Protocol = policy.TCP, nft.TCP
+		f.Protocol, p.Protocol = policy.TCP, ruleset.TCP
 	}
 	if f.Protocol != policy.ICMP {
 		f.Port, f.SourcePort = uint16(78+random.IntN(16)), uint16(999+random.IntN(4))
@@ -143,15 +144,15 @@ func drawFlow(random *rand.Rand, ref policy.EntityRef) (policy.Flow, nft.Packet)
 	return f, p
 }
 
-func outcome(j nft.Judgement, p nft.Packet) policy.Outcome {
+func outcome(j ruleset.Judgement, p ruleset.Packet) policy.Outcome {
 	switch {
-	case j.Action == nft.Drop:
+	case j.Action == ruleset.Drop:
 		return policy.OutcomeDrop
-	case j.Action == nft.RejectReset && p.Protocol == nft.TCP, j.Action == nft.RejectICMP && p.Protocol != nft.TCP:
+	case j.Action == ruleset.RejectReset && p.Protocol == ruleset.TCP, j.Action == ruleset.RejectICMP && p.Protocol != ruleset.TCP:
 		return policy.OutcomeReject
-	case j.Action == nft.Accept && j.By.Kind == nft.OriginPolicy:
+	case j.Action == ruleset.Accept && j.By.Kind == ruleset.OriginPolicy:
 		return policy.OutcomeAllow
-	case j.Action == nft.Accept && j.By.Kind == nft.OriginNative:
+	case j.Action == ruleset.Accept && j.By.Kind == ruleset.OriginNative:
 		return policy.OutcomeNative
 	}
 	return policy.OutcomeUnknown
@@ -159,7 +160,7 @@ func outcome(j nft.Judgement, p nft.Packet) policy.Outcome {
 
 // TestDiffLeadsThere applies the difference of two programs by hand.
 func TestDiffLeadsThere(t *testing.T) {
-	var last *nft.Program
+	var last *ruleset.Program
 	changes := 0
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -170,14 +171,14 @@ func TestDiffLeadsThere(t *testing.T) {
 		listing := policytest.Compute(world)
 		for _, ref := range entities(world) {
 			next := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.Computed(listing, ref)}).Program
-			c := nft.Diff(last, next)
+			c := ruleset.Diff(last, next)
 			if !c.Empty() {
 				changes++
 			}
 			if got := apply(flatten(last), c); !slices.Equal(got, flatten(next).lines()) {
 				t.Fatalf("seed %d: got\n%v\nwant\n%v", seed, got, flatten(next).lines())
 			}
-			if c := nft.Diff(next, next); !c.Empty() {
+			if c := ruleset.Diff(next, next); !c.Empty() {
 				t.Fatalf("a program differs from itself: %s", c)
 			}
 			last = next
@@ -191,7 +192,7 @@ func TestDiffLeadsThere(t *testing.T) {
 // flat is a program as chains and elements of sets.
 type flat map[string]string
 
-func flatten(p *nft.Program) flat {
+func flatten(p *ruleset.Program) flat {
 	out := flat{}
 	if p == nil {
 		return out
@@ -225,7 +226,7 @@ func (f flat) lines() []string {
 	return out
 }
 
-func apply(f flat, c *nft.Change) []string {
+func apply(f flat, c *ruleset.Change) []string {
 	for _, x := range c.Chains {
 		f["chain "+x.Name] = fmt.Sprint(x.Rules)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
@@ -38,7 +39,7 @@ func TestCompilerRemembers(t *testing.T) {
 		}
 		compiler := fresh()
 		var last enforcer.Computed
-		var before *nft.Program
+		var before *ruleset.Program
 		var text string
 		for step := range 15 {
 			for range random.IntN(4) {
@@ -57,7 +58,7 @@ func TestCompilerRemembers(t *testing.T) {
 				t.Fatalf("seed %d, step %d: the program of the step before has changed:\n%s\nit was\n%s", seed, step, before, text)
 			}
 			before, text = got.Program, got.Program.String()
-			if got.Program.Elements() != want.Program.Elements() || !nft.Diff(got.Program, want.Program).Empty() || !nft.Diff(want.Program, got.Program).Empty() {
+			if got.Program.Elements() != want.Program.Elements() || !ruleset.Diff(got.Program, want.Program).Empty() || !ruleset.Diff(want.Program, got.Program).Empty() {
 				t.Fatalf("seed %d, step %d: %d elements, want %d", seed, step, got.Program.Elements(), want.Program.Elements())
 			}
 			if got.Program.String() != want.Program.String() || !slices.Equal(got.Refusals, want.Refusals) || got.Isolated != want.Isolated {

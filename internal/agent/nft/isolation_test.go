@@ -7,6 +7,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -29,7 +30,7 @@ func TestIsolationIsLogged(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "g"}, GroupMembers: []v1beta2.GroupMember{{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: "n", Name: "e"}}}}}}})
 		found := false
 		for id, o := range got.Program.Logs() {
-			if o.Kind == nft.OriginIsolation && o.Logged.Direction == nft.Ingress {
+			if o.Kind == ruleset.OriginIsolation && o.Logged.Direction == ruleset.Ingress {
 				found = true
 				if o.Policy.Name != "p" || o.Logged.Label != "audit" || o.Logged.Action != drop || id == "" {
 					t.Errorf("%s: logged as %+v", name, o)

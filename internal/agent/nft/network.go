@@ -5,18 +5,16 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
-// neverRouted is the hop limit of what no router has passed on, and onLink that of what none will.
-const (
-	neverRouted = 255
-	onLink      = 1
-)
+// onLink is the hop limit of a packet that no router will pass on.
+const onLink = 1
 
 // linkLocal are the addresses from which routers ask on a link; multicast those of groups.
 var (
-	linkLocal = Range{netip.MustParseAddr("fe80::"), netip.MustParseAddr("febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
-	multicast = Range{netip.MustParseAddr("224.0.0.0"), netip.MustParseAddr("239.255.255.255")}
+	linkLocal = ruleset.Range{From: netip.MustParseAddr("fe80::"), To: netip.MustParseAddr("febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
+	multicast = ruleset.Range{From: netip.MustParseAddr("224.0.0.0"), To: netip.MustParseAddr("239.255.255.255")}
 )
 
 // keepsLink are rules that let pass without which a host loses its network whatever it is allowed:
@@ -24,19 +22,20 @@ var (
 // link: MLD (RFC 3810), the discovery of multicast routers (RFC 4286), and unless policies are
 // about that, IGMP (RFC 3376). A switch that listens to it brings a host nothing of groups that the
 // host does not report, and neighbour discovery comes to such.
-func keepsLink(d Direction, igmp bool) []Rule {
-	rules := []Rule{{Matches: []Match{{Kind: MatchNeighbour}}, Action: Accept}}
+func keepsLink(d ruleset.Direction, igmp bool) []ruleset.Rule {
+	rules := []ruleset.Rule{{Matches: []ruleset.Match{{Kind: ruleset.MatchNeighbour}}, Action: ruleset.Accept}}
 	for _, types := range [][2]uint16{{130, 132}, {143, 143}, {151, 153}} {
-		m := []Match{{Kind: MatchFamily, Lo: uint16(IPv6)}, {Kind: MatchProtocol, Lo: uint16(ICMPv6)},
-			{Kind: MatchType, Lo: types[0], Hi: types[1]}, {Kind: MatchHopLimit, Lo: onLink}}
-		if d == Ingress {
-			m = append(m, Match{Kind: MatchPeer, Peer: &linkLocal, Source: true})
+		m := []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(ruleset.IPv6)}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.ICMPv6)},
+			{Kind: ruleset.MatchType, Lo: types[0], Hi: types[1]}, {Kind: ruleset.MatchHopLimit, Lo: onLink}}
+		if d == ruleset.Ingress {
+			m = append(m, ruleset.Match{Kind: ruleset.MatchPeer, Peer: &linkLocal, Source: true})
 		}
-		rules = append(rules, Rule{Matches: m, Action: Accept})
+		rules = append(rules, ruleset.Rule{Matches: m, Action: ruleset.Accept})
 	}
 	if igmp {
-		rules = append(rules, Rule{Action: Accept, Matches: []Match{{Kind: MatchFamily, Lo: uint16(IPv4)}, {Kind: MatchProtocol, Lo: uint16(IGMP)},
-			{Kind: MatchHopLimit, Lo: onLink}, {Kind: MatchPeer, Peer: &multicast}}})
+		rules = append(rules, ruleset.Rule{Action: ruleset.Accept,
+			Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(ruleset.IPv4)}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.IGMP)},
+				{Kind: ruleset.MatchHopLimit, Lo: onLink}, {Kind: ruleset.MatchPeer, Peer: &multicast}}})
 	}
 	return rules
 }

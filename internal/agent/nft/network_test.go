@@ -6,6 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -15,7 +16,7 @@ func TestIsolationKeepsTheLink(t *testing.T) {
 	drop, allow := v1beta2.RuleActionDrop, v1beta2.RuleActionAllow
 	tier, priority := int32(250), 5.0
 	everywhere := v1beta2.NetworkPolicyPeer{IPBlocks: []v1beta2.IPBlock{{CIDR: v1beta2.IPNet{IP: make([]byte, 4)}}, {CIDR: v1beta2.IPNet{IP: make([]byte, 16)}}}}
-	isolated := func(services ...v1beta2.Service) *nft.Program {
+	isolated := func(services ...v1beta2.Service) *ruleset.Program {
 		p := &v1beta2.NetworkPolicy{AppliedToGroups: []string{"a"}, TierPriority: &tier, Priority: &priority, Rules: []v1beta2.NetworkPolicyRule{
 			{Direction: v1beta2.DirectionIn, Action: &drop, From: everywhere}, {Direction: v1beta2.DirectionOut, Action: &drop, Priority: 1, To: everywhere}}}
 		if len(services) > 0 {
@@ -35,22 +36,22 @@ func TestIsolationKeepsTheLink(t *testing.T) {
 	a := netip.MustParseAddr
 	for _, c := range []struct {
 		name         string
-		p            nft.Packet
+		p            ruleset.Packet
 		plain, about bool
 	}{
-		{"a report by MLDv2", nft.Packet{Direction: nft.Egress, Source: a("::"), Destination: a("ff02::16"), Protocol: nft.ICMPv6, Type: 143, HopLimit: 1}, true, true},
-		{"a report by MLDv1", nft.Packet{Direction: nft.Egress, Source: a("fe80::1"), Destination: a("ff02::1:ff00:1"), Protocol: nft.ICMPv6, Type: 131, HopLimit: 1}, true, true},
-		{"leaving by MLDv1", nft.Packet{Direction: nft.Egress, Source: a("fe80::1"), Destination: a("ff02::2"), Protocol: nft.ICMPv6, Type: 132, HopLimit: 1}, true, true},
-		{"a query", nft.Packet{Direction: nft.Ingress, Source: a("fe80::9"), Destination: a("ff02::1"), Protocol: nft.ICMPv6, Type: 130, HopLimit: 1}, true, true},
-		{"a query from elsewhere", nft.Packet{Direction: nft.Ingress, Source: a("2001:db8::9"), Destination: a("ff02::1"), Protocol: nft.ICMPv6, Type: 130, HopLimit: 1}, false, false},
-		{"a query from afar", nft.Packet{Direction: nft.Ingress, Source: a("fe80::9"), Destination: a("ff02::1"), Protocol: nft.ICMPv6, Type: 130, HopLimit: 64}, false, false},
-		{"an advertisement of a multicast router", nft.Packet{Direction: nft.Ingress, Source: a("fe80::9"), Destination: a("ff02::6a"), Protocol: nft.ICMPv6, Type: 151, HopLimit: 1}, true, true},
-		{"a solicitation", nft.Packet{Direction: nft.Ingress, Source: a("fe80::9"), Destination: a("ff02::1:ff00:1"), Protocol: nft.ICMPv6, Type: 135, HopLimit: 255}, true, true},
-		{"a ping", nft.Packet{Direction: nft.Egress, Source: a("fe80::1"), Destination: a("ff02::1"), Protocol: nft.ICMPv6, Type: 128, HopLimit: 1}, false, false},
-		{"a report by IGMPv3", nft.Packet{Direction: nft.Egress, Source: a("10.0.0.1"), Destination: a("224.0.0.22"), Protocol: nft.IGMP, Type: 0x22, HopLimit: 1}, true, false},
-		{"a report by IGMPv2", nft.Packet{Direction: nft.Egress, Source: a("10.0.0.1"), Destination: a("239.1.2.3"), Protocol: nft.IGMP, Type: 0x16, HopLimit: 1}, true, true},
-		{"a query by IGMP", nft.Packet{Direction: nft.Ingress, Source: a("10.0.0.9"), Destination: a("224.0.0.1"), Protocol: nft.IGMP, Type: 0x11, HopLimit: 1}, true, false},
-		{"IGMP from afar", nft.Packet{Direction: nft.Ingress, Source: a("10.0.0.9"), Destination: a("10.0.0.1"), Protocol: nft.IGMP, Type: 0x11, HopLimit: 64}, false, false},
+		{"a report by MLDv2", ruleset.Packet{Direction: ruleset.Egress, Source: a("::"), Destination: a("ff02::16"), Protocol: ruleset.ICMPv6, Type: 143, HopLimit: 1}, true, true},
+		{"a report by MLDv1", ruleset.Packet{Direction: ruleset.Egress, Source: a("fe80::1"), Destination: a("ff02::1:ff00:1"), Protocol: ruleset.ICMPv6, Type: 131, HopLimit: 1}, true, true},
+		{"leaving by MLDv1", ruleset.Packet{Direction: ruleset.Egress, Source: a("fe80::1"), Destination: a("ff02::2"), Protocol: ruleset.ICMPv6, Type: 132, HopLimit: 1}, true, true},
+		{"a query", ruleset.Packet{Direction: ruleset.Ingress, Source: a("fe80::9"), Destination: a("ff02::1"), Protocol: ruleset.ICMPv6, Type: 130, HopLimit: 1}, true, true},
+		{"a query from elsewhere", ruleset.Packet{Direction: ruleset.Ingress, Source: a("2001:db8::9"), Destination: a("ff02::1"), Protocol: ruleset.ICMPv6, Type: 130, HopLimit: 1}, false, false},
+		{"a query from afar", ruleset.Packet{Direction: ruleset.Ingress, Source: a("fe80::9"), Destination: a("ff02::1"), Protocol: ruleset.ICMPv6, Type: 130, HopLimit: 64}, false, false},
+		{"an advertisement of a multicast router", ruleset.Packet{Direction: ruleset.Ingress, Source: a("fe80::9"), Destination: a("ff02::6a"), Protocol: ruleset.ICMPv6, Type: 151, HopLimit: 1}, true, true},
+		{"a solicitation", ruleset.Packet{Direction: ruleset.Ingress, Source: a("fe80::9"), Destination: a("ff02::1:ff00:1"), Protocol: ruleset.ICMPv6, Type: 135, HopLimit: 255}, true, true},
+		{"a ping", ruleset.Packet{Direction: ruleset.Egress, Source: a("fe80::1"), Destination: a("ff02::1"), Protocol: ruleset.ICMPv6, Type: 128, HopLimit: 1}, false, false},
+		{"a report by IGMPv3", ruleset.Packet{Direction: ruleset.Egress, Source: a("10.0.0.1"), Destination: a("224.0.0.22"), Protocol: ruleset.IGMP, Type: 0x22, HopLimit: 1}, true, false},
+		{"a report by IGMPv2", ruleset.Packet{Direction: ruleset.Egress, Source: a("10.0.0.1"), Destination: a("239.1.2.3"), Protocol: ruleset.IGMP, Type: 0x16, HopLimit: 1}, true, true},
+		{"a query by IGMP", ruleset.Packet{Direction: ruleset.Ingress, Source: a("10.0.0.9"), Destination: a("224.0.0.1"), Protocol: ruleset.IGMP, Type: 0x11, HopLimit: 1}, true, false},
+		{"IGMP from afar", ruleset.Packet{Direction: ruleset.Ingress, Source: a("10.0.0.9"), Destination: a("10.0.0.1"), Protocol: ruleset.IGMP, Type: 0x11, HopLimit: 64}, false, false},
 	} {
 		if got := plain.Judge(c.p).Allows(); got != c.plain {
 			t.Errorf("%s passes: %t", c.name, got)

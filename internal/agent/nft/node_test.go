@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
@@ -43,10 +44,10 @@ func TestNodesDecideAsPolicies(t *testing.T) {
 			kinds[want]++
 			flows++
 			judged := got.Program.JudgeIn(base, p)
-			if p.Translated && judged.Action == nft.RejectICMP {
-				judged.Action = nft.RejectReset
-				if p.Protocol != nft.TCP {
-					judged.Action = nft.RejectICMP
+			if p.Translated && judged.Action == ruleset.RejectICMP {
+				judged.Action = ruleset.RejectReset
+				if p.Protocol != ruleset.TCP {
+					judged.Action = ruleset.RejectICMP
 				}
 			}
 			if now := outcome(judged, p); now != want {
@@ -64,7 +65,7 @@ func TestNodesDecideAsPolicies(t *testing.T) {
 
 // atNode makes a flow, and its packet, one of a Pod of the Node or of the Node itself, and returns
 // where on its way it is judged.
-func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *nft.Packet) (nft.Base, policy.Direction) {
+func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *ruleset.Packet) (ruleset.Base, policy.Direction) {
 	pick := func(list []netip.Addr) netip.Addr {
 		if p.Source.Is6() {
 			return list[1]
@@ -72,17 +73,17 @@ func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *nft.Pack
 		return list[0]
 	}
 	here, there := &f.Destination, &f.Source
-	base, d := nft.PodsIn, policy.Ingress
-	if p.Direction == nft.Egress {
-		here, there, base, d = &f.Source, &f.Destination, nft.PodsOut, policy.Egress
+	base, d := ruleset.PodsIn, policy.Ingress
+	if p.Direction == ruleset.Egress {
+		here, there, base, d = &f.Source, &f.Destination, ruleset.PodsOut, policy.Egress
 	}
 	here.Semantics = policy.PodSemantics
 	toNode := ref.Kind == policy.KindPod && d == policy.Egress && random.IntN(5) == 0
 	switch {
 	case ref.Kind == policy.KindNode:
-		here.Addr, base = pick(nfttest.NodeAddresses()), nft.ToHost
+		here.Addr, base = pick(nfttest.NodeAddresses()), ruleset.ToHost
 		if d == policy.Egress {
-			base = nft.FromHost
+			base = ruleset.FromHost
 		}
 	default:
 		for n := range nfttest.PodCount {
@@ -94,7 +95,7 @@ func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *nft.Pack
 	}
 	f.Direct = true
 	if toNode {
-		base = nft.PodsToNode
+		base = ruleset.PodsToNode
 		there.EntityRef, there.Addr = policy.EntityRef{Kind: policy.KindNode, Name: nfttest.NodeName}, pick(nfttest.NodeAddresses())
 	} else if there.Addr == here.Addr {
 		there.Addr = there.Addr.Next().Next().Next().Next().Next().Next()
@@ -110,7 +111,7 @@ func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *nft.Pack
 func servicePorts() []uint16 { return []uint16{1000, 1001, 1002, 1003} }
 
 // through makes a flow, and its packet, one that was sent to a Service, or somewhere that is none.
-func through(random *rand.Rand, f *policy.Flow, p *nft.Packet) {
+func through(random *rand.Rand, f *policy.Flow, p *ruleset.Packet) {
 	at := nfttest.ServiceAddress4
 	if p.Source.Is6() {
 		at = nfttest.ServiceAddress6
@@ -118,7 +119,7 @@ func through(random *rand.Rand, f *policy.Flow, p *nft.Packet) {
 	port := servicePorts()[random.IntN(len(servicePorts()))]
 	p.Original = netip.AddrPortFrom(at, port)
 	switch {
-	case p.Protocol != nft.TCP && p.Protocol != nft.UDP:
+	case p.Protocol != ruleset.TCP && p.Protocol != ruleset.UDP:
 	case random.IntN(4) == 0:
 		p.Original = netip.AddrPortFrom(at, port+100)
 	default:
@@ -133,28 +134,28 @@ func TestUnknownPodsAreCutOff(t *testing.T) {
 		Ranges: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}}
 	program := new(nft.Compiler).Compile(nft.Input{Node: node}).Program
 	for _, c := range []struct {
-		base     nft.Base
+		base     ruleset.Base
 		from, to string
 		passes   bool
-		by       nft.OriginKind
+		by       ruleset.OriginKind
 	}{
-		{nft.PodsIn, "192.0.2.1", "10.244.1.5", true, nft.OriginNative},
-		{nft.PodsIn, "192.0.2.1", "10.244.1.6", false, nft.OriginUnknown},
-		{nft.PodsIn, "192.0.2.1", "10.244.2.6", true, nft.OriginNative},
-		{nft.PodsOut, "10.244.1.6", "192.0.2.1", false, nft.OriginUnknown},
-		{nft.PodsOut, "10.244.1.5", "10.244.1.6", true, nft.OriginNative},
-		{nft.PodsToNode, "10.244.1.6", "10.244.1.1", false, nft.OriginUnknown},
-		{nft.PodsToNode, "192.0.2.1", "10.244.1.1", true, nft.OriginNative},
-		{nft.PodsOut, "fd00:1::6", "fd00:2::1", false, nft.OriginUnknown},
-		{nft.PodsIn, "10.244.1.5", "10.244.1.5", true, nft.OriginItself},
+		{ruleset.PodsIn, "192.0.2.1", "10.244.1.5", true, ruleset.OriginNative},
+		{ruleset.PodsIn, "192.0.2.1", "10.244.1.6", false, ruleset.OriginUnknown},
+		{ruleset.PodsIn, "192.0.2.1", "10.244.2.6", true, ruleset.OriginNative},
+		{ruleset.PodsOut, "10.244.1.6", "192.0.2.1", false, ruleset.OriginUnknown},
+		{ruleset.PodsOut, "10.244.1.5", "10.244.1.6", true, ruleset.OriginNative},
+		{ruleset.PodsToNode, "10.244.1.6", "10.244.1.1", false, ruleset.OriginUnknown},
+		{ruleset.PodsToNode, "192.0.2.1", "10.244.1.1", true, ruleset.OriginNative},
+		{ruleset.PodsOut, "fd00:1::6", "fd00:2::1", false, ruleset.OriginUnknown},
+		{ruleset.PodsIn, "10.244.1.5", "10.244.1.5", true, ruleset.OriginItself},
 	} {
-		j := program.JudgeIn(c.base, nft.Packet{Source: netip.MustParseAddr(c.from), Destination: netip.MustParseAddr(c.to), Protocol: nft.TCP, Port: 80})
+		j := program.JudgeIn(c.base, ruleset.Packet{Source: netip.MustParseAddr(c.from), Destination: netip.MustParseAddr(c.to), Protocol: ruleset.TCP, Port: 80})
 		if j.Allows() != c.passes || j.By.Kind != c.by {
 			t.Errorf("%s: %s to %s: %s by %v", c.base, c.from, c.to, j.Action, j.By)
 		}
 	}
-	whole := program.JudgeWay(nft.Passing, nft.Packet{Source: netip.MustParseAddr("10.244.1.5"), Destination: netip.MustParseAddr("10.244.1.6"), Protocol: nft.TCP, Port: 80})
-	if whole.Allows() || whole.By.Kind != nft.OriginUnknown {
+	whole := program.JudgeWay(ruleset.Passing, ruleset.Packet{Source: netip.MustParseAddr("10.244.1.5"), Destination: netip.MustParseAddr("10.244.1.6"), Protocol: ruleset.TCP, Port: 80})
+	if whole.Allows() || whole.By.Kind != ruleset.OriginUnknown {
 		t.Errorf("on the whole way: %+v", whole)
 	}
 }
@@ -185,7 +186,7 @@ func TestBothEndsDecide(t *testing.T) {
 	drop := v1beta2.RuleActionDrop
 	computed.Policies[1].Rules = append(computed.Policies[1].Rules, v1beta2.NetworkPolicyRule{Direction: v1beta2.DirectionIn, Name: "rest", Action: &drop, Priority: 1, From: everybody})
 	program := new(nft.Compiler).Compile(nft.Input{Computed: computed, Node: node}).Program
-	told := func(j nft.Judgement) string {
+	told := func(j ruleset.Judgement) string {
 		return fmt.Sprintf("%s %s by %s %s", map[bool]string{true: "accept", false: "drop"}[j.Allows()], j.Direction, j.By.Policy.Name, j.By.Name)
 	}
 	for _, c := range []struct {
@@ -201,7 +202,7 @@ func TestBothEndsDecide(t *testing.T) {
 		{3, 1, 80, "accept ingress by  ", ""},
 	} {
 		at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 244, 1, n}) }
-		j := program.JudgeWay(nft.Passing, nft.Packet{Source: at(c.from), Destination: at(c.to), Protocol: nft.TCP, Port: c.port})
+		j := program.JudgeWay(ruleset.Passing, ruleset.Packet{Source: at(c.from), Destination: at(c.to), Protocol: ruleset.TCP, Port: c.port})
 		before := ""
 		if j.Before != nil {
 			before = told(*j.Before)
@@ -240,7 +241,7 @@ func TestNodeRefusals(t *testing.T) {
 	if len(got.Bypassed) != 1 || got.Bypassed[0].Policy != "on-pods" || !strings.Contains(got.Bypassed[0].String(), "n/b: it has a wire of its own") {
 		t.Errorf("evaded: %v", got.Bypassed)
 	}
-	if j := got.Program.JudgeIn(nft.PodsIn, nft.Packet{Source: netip.MustParseAddr("10.0.0.9"), Destination: netip.MustParseAddr("10.0.0.1")}); j.Action != nft.Drop {
+	if j := got.Program.JudgeIn(ruleset.PodsIn, ruleset.Packet{Source: netip.MustParseAddr("10.0.0.9"), Destination: netip.MustParseAddr("10.0.0.1")}); j.Action != ruleset.Drop {
 		t.Errorf("the other Pod: %v", j)
 	}
 	if got.Pods != 2 || got.Classes != 1 {
@@ -252,7 +253,7 @@ func TestNodeRefusals(t *testing.T) {
 // one makes, and that the difference leads there.
 func TestNodeCompilerRemembers(t *testing.T) {
 	var compiler nft.Compiler
-	var last *nft.Program
+	var last *ruleset.Program
 	for seed := range uint64(40) {
 		listing, node := nfttest.NodeWorld(rand.New(rand.NewPCG(seed, 12)), 60)
 		in := nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node, Services: nfttest.Frontends(uint16(seed%3), uint16(seed%5))}
@@ -260,7 +261,7 @@ func TestNodeCompilerRemembers(t *testing.T) {
 		if got.Program.String() != want.Program.String() {
 			t.Fatalf("seed %d: got\n%s\nwant\n%s", seed, got.Program, want.Program)
 		}
-		c := nft.Diff(last, got.Program)
+		c := ruleset.Diff(last, got.Program)
 		if now := apply(flatten(last), c); !slices.Equal(now, flatten(got.Program).lines()) {
 			t.Fatalf("seed %d: got\n%v\nwant\n%v", seed, now, flatten(got.Program).lines())
 		}

@@ -8,52 +8,53 @@ import (
 	"go4.org/netipx"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
 // peers returns the ways in which the other end can match in this family. A nil one matches
 // everything.
-func (l *lane) peers(in *v1beta2.NetworkPolicyPeer) [][]Match {
-	var out [][]Match
-	source := l.direction == Ingress
+func (l *lane) peers(in *v1beta2.NetworkPolicyPeer) [][]ruleset.Match {
+	var out [][]ruleset.Match
+	source := l.direction == ruleset.Ingress
 	ranges := l.ranges(in.IPBlocks)
 	if len(ranges) == 1 && ranges[0] == rangeOf(netip.PrefixFrom(zero(l.family), 0)) {
-		return [][]Match{nil}
+		return [][]ruleset.Match{nil}
 	}
 	if len(ranges) > maxRanges {
-		out = append(out, []Match{{Kind: MatchPeerIn, Of: &PartKey{Set: l.rangeSet(ranges)}, Source: source}})
+		out = append(out, []ruleset.Match{{Kind: ruleset.MatchPeerIn, Of: &ruleset.PartKey{Set: l.rangeSet(ranges)}, Source: source}})
 	} else {
 		for _, r := range ranges {
-			out = append(out, []Match{{Kind: MatchPeer, Peer: &r, Source: source}})
+			out = append(out, []ruleset.Match{{Kind: ruleset.MatchPeer, Peer: &r, Source: source}})
 		}
 	}
 	names := slices.Clone(in.AddressGroups)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		key := l.members(name)
-		out = append(out, []Match{{Kind: MatchMember, Of: key, Source: source}})
+		out = append(out, []ruleset.Match{{Kind: ruleset.MatchMember, Of: key, Source: source}})
 	}
 	for _, name := range in.FQDNs {
 		key := l.name(name)
-		out = append(out, []Match{{Kind: MatchMember, Of: key, Source: source}})
+		out = append(out, []ruleset.Match{{Kind: ruleset.MatchMember, Of: key, Source: source}})
 	}
 	for _, s := range in.ToServices {
 		key := l.service(s.Namespace + "/" + s.Name)
-		out = append(out, []Match{{Kind: MatchService, Of: key}})
+		out = append(out, []ruleset.Match{{Kind: ruleset.MatchService, Of: key}})
 	}
 	return out
 }
 
-func zero(f Family) netip.Addr {
-	if f == IPv4 {
+func zero(f ruleset.Family) netip.Addr {
+	if f == ruleset.IPv4 {
 		return netip.IPv4Unspecified()
 	}
 	return netip.IPv6Unspecified()
 }
 
-func rangeOf(p netip.Prefix) Range {
+func rangeOf(p netip.Prefix) ruleset.Range {
 	r := netipx.RangeOfPrefix(p)
-	return Range{r.From(), r.To()}
+	return ruleset.Range{From: r.From(), To: r.To()}
 }
 
 // prefix converts a block of addresses. Host bits do not count.
@@ -71,11 +72,11 @@ func prefix(n v1beta2.IPNet) (netip.Prefix, bool) {
 
 // ranges returns the addresses of blocks without their exceptions, as far as they are of this
 // family.
-func (l *lane) ranges(blocks []v1beta2.IPBlock) []Range {
+func (l *lane) ranges(blocks []v1beta2.IPBlock) []ruleset.Range {
 	var all netipx.IPSetBuilder
 	for _, b := range blocks {
 		p, _ := prefix(b.CIDR)
-		if p.Addr().Is4() != (l.family == IPv4) || p.Addr().Is4In6() { // no packet has such an address
+		if p.Addr().Is4() != (l.family == ruleset.IPv4) || p.Addr().Is4In6() { // no packet has such an address
 			continue
 		}
 		var one netipx.IPSetBuilder
@@ -95,105 +96,100 @@ func (l *lane) ranges(blocks []v1beta2.IPBlock) []Range {
 	if err != nil {
 		return nil
 	}
-	var out []Range
+	var out []ruleset.Range
 	for _, r := range set.Ranges() {
-		out = append(out, Range{r.From(), r.To()})
+		out = append(out, ruleset.Range{From: r.From(), To: r.To()})
 	}
 	return out
 }
 
 // rangeSet puts ranges into a set that is named after them.
-func (l *lane) rangeSet(ranges []Range) SetName {
+func (l *lane) rangeSet(ranges []ruleset.Range) ruleset.SetName {
 	name := rangeSet(l.family, ranges)
 	if l.made.ranges == nil {
-		l.made.ranges = map[SetName][]Range{}
+		l.made.ranges = map[ruleset.SetName][]ruleset.Range{}
 	}
 	l.made.ranges[name] = ranges
 	return name
 }
 
 // rangeSet is the name of the set of ranges of a family.
-func rangeSet(f Family, ranges []Range) SetName {
+func rangeSet(f ruleset.Family, ranges []ruleset.Range) ruleset.SetName {
 	texts := make([]string, len(ranges))
 	for i, r := range ranges {
 		texts[i] = r.From.String() + "-" + r.To.String()
 	}
-	return SetName(fmt.Sprintf("ranges%d-%x", f, sum(texts...)))[:40]
+	return ruleset.SetName(fmt.Sprintf("ranges%d-%x", f, ruleset.Sum(texts...)))[:40]
 }
 
 // of returns the one of two sets that is of the family of the lane.
-func (l *lane) of(four, six SetName) SetName {
-	if l.family == IPv6 {
+func (l *lane) of(four, six ruleset.SetName) ruleset.SetName {
+	if l.family == ruleset.IPv6 {
 		return six
 	}
 	return four
 }
 
 // members makes the segment refer to the addresses of a group.
-func (l *lane) members(name string) *PartKey {
-	keys := l.groups[name].keys
+func (l *lane) members(name string) *ruleset.PartKey {
+	keys := l.work.groups[name].keys
 	l.made.members = append(l.made.members, keys)
-	return &keys.keys[l.family.place()]
+	return &keys.keys[place(l.family)]
 }
 
 // name makes the segment refer to the addresses of a domain name.
-func (l *lane) name(name string) *PartKey {
-	key := &PartKey{l.of(Members4, Members6), idOf("name", name)}
+func (l *lane) name(name string) *ruleset.PartKey {
+	key := &ruleset.PartKey{Set: l.of(ruleset.Members4, ruleset.Members6), ID: ruleset.IDOf("name", name)}
 	l.made.names = append(l.made.names, partRef{key: key, group: name})
 	return key
 }
 
 // addressesOf returns the addresses of a domain name.
-func (l *lane) addressesOf(r partRef) *Part {
+func (l *lane) addressesOf(r partRef) *ruleset.Part {
 	var keys []string
-	for _, a := range l.names.Addresses[r.group] {
-		if a.Is4() == (l.family == IPv4) {
+	for _, a := range l.work.names.Addresses[r.group] {
+		if a.Is4() == (l.family == ruleset.IPv4) {
 			keys = append(keys, string(a.AsSlice()))
 		}
 	}
-	return &Part{"name " + r.group, KeysOf(keys)}
+	return &ruleset.Part{Of: "name " + r.group, Keys: ruleset.KeysOf(keys)}
 }
 
 // service makes the segment refer to where a Service is reached.
-func (l *lane) service(name string) *PartKey {
-	key := &PartKey{l.of(Ports4, Ports6), idOf("service", name)}
+func (l *lane) service(name string) *ruleset.PartKey {
+	key := &ruleset.PartKey{Set: l.of(ruleset.Ports4, ruleset.Ports6), ID: ruleset.IDOf("service", name)}
 	l.made.services = append(l.made.services, partRef{key: key, group: name})
 	return key
 }
 
 // frontendsOf returns where a Service is reached.
-func (l *lane) frontendsOf(r partRef) *Part {
+func (l *lane) frontendsOf(r partRef) *ruleset.Part {
 	var keys []string
 	for _, f := range l.work.services[r.group] {
-		if a := f.Address.Unmap(); a.Is4() == (l.family == IPv4) {
-			keys = append(keys, portKey(a, f.Protocol, f.Port))
+		if a := f.Address.Unmap(); a.Is4() == (l.family == ruleset.IPv4) {
+			keys = append(keys, ruleset.PortKey(a, f.Protocol, f.Port))
 		}
 	}
-	return &Part{"Service " + r.group, KeysOf(keys)}
-}
-
-// portKey is an address with a protocol and a port, as keys of sets have them.
-func portKey(a netip.Addr, protocol uint8, port uint16) string {
-	return string(a.AsSlice()) + string([]byte{protocol, 0, 0, 0, byte(port >> 8), byte(port), 0, 0})
+	return &ruleset.Part{Of: "Service " + r.group, Keys: ruleset.KeysOf(keys)}
 }
 
 // namedPort makes the segment refer to the ports that members of a group have by a name.
-func (l *lane) namedPort(group, port string) *PartKey {
-	key := &PartKey{l.of(Ports4, Ports6), idOf("ports", group, port)}
+func (l *lane) namedPort(group, port string) *ruleset.PartKey {
+	key := &ruleset.PartKey{Set: l.of(ruleset.Ports4, ruleset.Ports6), ID: ruleset.IDOf("ports", group, port)}
 	l.made.ports = append(l.made.ports, partRef{key, group, port})
 	return key
 }
 
 // portsOf returns the ports that members of a group have by a name.
-func (l *lane) portsOf(r partRef) *Part {
-	return l.groups[r.group].named(*r.key, r.port, l.family)
+func (l *lane) portsOf(r partRef) *ruleset.Part {
+	return l.work.groups[r.group].named(*r.key, r.port, l.family)
 }
 
 // named returns the ports that the members have by a name, found out now or before.
-func (g *groupParts) named(key PartKey, name string, f Family) *Part {
+func (g *groupParts) named(key ruleset.PartKey, name string, f ruleset.Family) *ruleset.Part {
 	if g.ports[key] == nil {
 		if g.ports == nil {
-			g.ports = map[PartKey]*namedPorts{}
+			g.ports = map[ruleset.PartKey]*namedPorts{}
 		}
 		g.ports[key] = &namedPorts{name, portsNamed(g.source.Object(), name, f)}
 	}
@@ -201,7 +197,7 @@ func (g *groupParts) named(key PartKey, name string, f Family) *Part {
 }
 
 // portsNamed returns the ports that members of a group have by a name.
-func portsNamed(g *v1beta2.AddressGroup, name string, f Family) *Part {
+func portsNamed(g *v1beta2.AddressGroup, name string, f ruleset.Family) *ruleset.Part {
 	var keys []string
 	for _, m := range g.GroupMembers {
 		for _, p := range m.Ports {
@@ -214,7 +210,7 @@ func portsNamed(g *v1beta2.AddressGroup, name string, f Family) *Part {
 			}
 		}
 	}
-	return &Part{g.Name + " port " + name, KeysOf(keys)}
+	return &ruleset.Part{Of: g.Name + " port " + name, Keys: ruleset.KeysOf(keys)}
 }
 
 // know takes in what a group is in the sets, made now or before. What is in the program of a group
@@ -230,7 +226,7 @@ func (w *work) know(g *enforcer.AddressGroup) {
 			parts.keys = newGroupKeys(g.GetName())
 		}
 		whole := g.Object()
-		for i, f := range []Family{IPv4, IPv6} {
+		for i, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
 			parts.members[i] = membersOf(g.GetName(), whole, f)
 		}
 		w.groups[g.GetName()] = parts
@@ -242,12 +238,12 @@ func (w *work) know(g *enforcer.AddressGroup) {
 }
 
 // nobody are no elements.
-var nobody = &Part{}
+var nobody = &ruleset.Part{}
 
 // membersOf returns the addresses of the members of a group.
-func membersOf(name string, g *v1beta2.AddressGroup, f Family) *Part {
+func membersOf(name string, g *v1beta2.AddressGroup, f ruleset.Family) *ruleset.Part {
 	size := 4
-	if f == IPv6 {
+	if f == ruleset.IPv6 {
 		size = 16
 	}
 	var all []byte
@@ -264,34 +260,34 @@ func membersOf(name string, g *v1beta2.AddressGroup, f Family) *Part {
 	for ; len(text) > 0; text = text[size:] {
 		keys = append(keys, text[:size])
 	}
-	return &Part{name, KeysOf(keys)}
+	return &ruleset.Part{Of: name, Keys: ruleset.KeysOf(keys)}
 }
 
 // replace puts a group as it is now into the place of what it was, where that is referred to.
 func (w *work) replace(former, now *groupParts) {
 	for i, key := range now.keys.keys {
 		if now.keys.refers[i] > 0 {
-			w.parts.put(key, now.members[i])
+			w.parts.Put(key, now.members[i])
 		}
 	}
 	for key, p := range former.ports {
 		if w.refers[key] == 0 {
 			continue
 		}
-		family := IPv4
-		if key.Set == Ports6 {
-			family = IPv6
+		family := ruleset.IPv4
+		if key.Set == ruleset.Ports6 {
+			family = ruleset.IPv6
 		}
-		w.parts.put(key, now.named(key, p.name, family))
+		w.parts.Put(key, now.named(key, p.name, family))
 	}
 }
 
 // addresses are the addresses of a member in a family, as bytes.
-func addresses(m v1beta2.GroupMember, f Family) []string {
+func addresses(m v1beta2.GroupMember, f ruleset.Family) []string {
 	var out []string
 	for _, ip := range m.IPs {
 		a, ok := netip.AddrFromSlice(ip)
-		if a = a.Unmap(); ok && a.Is4() == (f == IPv4) {
+		if a = a.Unmap(); ok && a.Is4() == (f == ruleset.IPv4) {
 			out = append(out, string(a.AsSlice()))
 		}
 	}

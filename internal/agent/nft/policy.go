@@ -7,6 +7,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // policyParts are what a policy is on a host. They are kept as long as the policy and the host stay
@@ -35,7 +36,7 @@ type policyParts struct {
 	// rules are those that apply to the host, by direction, in the order of evaluation, and origins
 	// what the rules of the kernel say that are made of them.
 	rules   [2][]*v1beta2.NetworkPolicyRule
-	origins [2][]Origin
+	origins [2][]ruleset.Origin
 	// isolates tells that what no rule allows is dropped because of it.
 	isolates [2]bool
 	segments map[segmentKey]*segment
@@ -49,8 +50,8 @@ type namedGroup struct {
 
 // segmentKey tells the segments of a policy apart: each is of a range of its rules.
 type segmentKey struct {
-	direction   Direction
-	family      Family
+	direction   ruleset.Direction
+	family      ruleset.Family
 	first, last int
 }
 
@@ -58,9 +59,9 @@ type segmentKey struct {
 type segment struct {
 	name string
 	// chain is nil if the rules match nothing in this family.
-	chain  *Chain
-	family Family
-	ranges map[SetName][]Range
+	chain  *ruleset.Chain
+	family ruleset.Family
+	ranges map[ruleset.SetName][]ruleset.Range
 	// members are the groups whose members are peers.
 	members []*groupKeys
 	ports   []partRef
@@ -94,13 +95,13 @@ func (s *segment) refs() iter.Seq[partRef] {
 // partRef is an element list that rules refer to: the ports of members of a group that have a name,
 // the addresses of a domain name, or where a Service is reached; these two then are the group.
 type partRef struct {
-	key         *PartKey
+	key         *ruleset.PartKey
 	group, port string
 }
 
-// place is that of the family in pairs.
-func (f Family) place() int {
-	if f == IPv6 {
+// place is that of a family in pairs.
+func place(f ruleset.Family) int {
+	if f == ruleset.IPv6 {
 		return 1
 	}
 	return 0
@@ -132,7 +133,7 @@ func (w *work) policy(c *class, p *v1beta2.NetworkPolicy) *policyParts {
 
 // names reports whether a rule that applies has domain names.
 func (p *policyParts) names() bool {
-	return p.named != nil && slices.ContainsFunc(p.rules[Egress], func(r *v1beta2.NetworkPolicyRule) bool { return len(r.To.FQDNs) > 0 })
+	return p.named != nil && slices.ContainsFunc(p.rules[ruleset.Egress], func(r *v1beta2.NetworkPolicyRule) bool { return len(r.To.FQDNs) > 0 })
 }
 
 func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
@@ -169,9 +170,9 @@ func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 	}
 	for d := range out.rules {
 		slices.SortStableFunc(out.rules[d], func(a, b *v1beta2.NetworkPolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
-		out.origins[d] = make([]Origin, 0, len(out.rules[d]))
+		out.origins[d] = make([]ruleset.Origin, 0, len(out.rules[d]))
 		for _, r := range out.rules[d] {
-			out.origins[d] = append(out.origins[d], Origin{Kind: OriginPolicy, Policy: out.reference, Name: r.Name, Index: r.Priority})
+			out.origins[d] = append(out.origins[d], ruleset.Origin{Kind: ruleset.OriginPolicy, Policy: out.reference, Name: r.Name, Index: r.Priority})
 		}
 	}
 	return out
@@ -189,16 +190,16 @@ func (c *class) applies(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) 
 	})
 }
 
-func directionOf(r *v1beta2.NetworkPolicyRule) Direction {
+func directionOf(r *v1beta2.NetworkPolicyRule) ruleset.Direction {
 	if r.Direction == v1beta2.DirectionOut {
-		return Egress
+		return ruleset.Egress
 	}
-	return Ingress
+	return ruleset.Ingress
 }
 
 // peerOf returns the other end of a rule.
 func peerOf(r *v1beta2.NetworkPolicyRule) *v1beta2.NetworkPolicyPeer {
-	if directionOf(r) == Egress {
+	if directionOf(r) == ruleset.Egress {
 		return &r.To
 	}
 	return &r.From
@@ -207,7 +208,7 @@ func peerOf(r *v1beta2.NetworkPolicyRule) *v1beta2.NetworkPolicyPeer {
 // run is a range of the rules of a policy that are evaluated one after the other.
 type run struct {
 	policy      *policyParts
-	direction   Direction
+	direction   ruleset.Direction
 	first, last int
 }
 
@@ -218,7 +219,7 @@ func (r run) rules() []*v1beta2.NetworkPolicyRule {
 // order appends the rules of policies in the order of evaluation: stage, tier and priority of the
 // policy, then the place of the rule. The order of equals, which Antrea leaves open, is that of the
 // policy engine. It sorts the policies.
-func order(out []run, d Direction, policies []*policyParts) []run {
+func order(out []run, d ruleset.Direction, policies []*policyParts) []run {
 	rank := func(a, b *policyParts) int {
 		return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.tier, b.tier), cmp.Compare(a.priority, b.priority))
 	}
@@ -238,7 +239,7 @@ func order(out []run, d Direction, policies []*policyParts) []run {
 }
 
 // interleave appends the rules of policies of the same rank, which are sorted, in their order.
-func interleave(out []run, d Direction, policies []*policyParts) []run {
+func interleave(out []run, d ruleset.Direction, policies []*policyParts) []run {
 	if len(policies) == 1 {
 		return append(out, run{policies[0], d, 0, len(policies[0].rules[d]) - 1})
 	}

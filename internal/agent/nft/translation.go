@@ -3,16 +3,11 @@ package nft
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"go4.org/netipx"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
-
-// LinkPrefix begins the names of links that lead to Pods, where the agent makes the network.
-const LinkPrefix = "nph"
-
-// SealedLink is the name of the link by which what is between Nodes is encrypted.
-const SealedLink = "nephele-wg"
 
 // Network is what the rules do for the network of a Node besides policies.
 type Network struct {
@@ -26,18 +21,27 @@ type Network struct {
 	// Sealed are the ranges of Pods of other Nodes to and from which nothing goes but over
 	// SealedLink, sorted.
 	Sealed []netip.Prefix `json:"sealed,omitempty"`
+	// Exits are how Pods leave that an Egress applies to, here and elsewhere, sorted; Near are the
+	// addresses of the cluster besides Keep, sorted.
+	Exits []Exit         `json:"exits,omitempty"`
+	Near  []netip.Prefix `json:"near,omitempty"`
+	// Returns tells that answers to Pods of other Nodes that leave by this one have the mark
+	// LeavesHere, by which they go back wrapped.
+	Returns bool `json:"returns,omitempty"`
+	// Port is the UDP port of what Nodes wrap; 0 for nothing. Ends are the addresses of Nodes to
+	// which it is sent, sorted: Pods send nothing there, or they could forge packets of others.
+	Port uint16         `json:"port,omitempty"`
+	Ends []netip.Prefix `json:"ends,omitempty"`
 	// Elsewhere tells that another plugin makes the network, and only Sealed is meant.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // Equal reports whether two are the same.
 func (n *Network) Equal(o *Network) bool {
-	return (n == nil) == (o == nil) && (n == nil || n.NoSNAT == o.NoSNAT && n.Elsewhere == o.Elsewhere &&
-		slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep) && slices.Equal(n.Sealed, o.Sealed))
+	return (n == nil) == (o == nil) && (n == nil || n.NoSNAT == o.NoSNAT && n.Elsewhere == o.Elsewhere && n.Returns == o.Returns && n.Port == o.Port &&
+		slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep) && slices.Equal(n.Sealed, o.Sealed) &&
+		slices.Equal(n.Exits, o.Exits) && slices.Equal(n.Near, o.Near) && slices.Equal(n.Ends, o.Ends))
 }
-
-// networkChains begins the names of chains that are there for the network.
-const networkChains = "network-"
 
 // network adds what the network needs to the program.
 func (w *work) network(node *Node, services *Balanced) {
@@ -55,26 +59,64 @@ func (w *work) network(node *Node, services *Balanced) {
 
 // seal drops what is between Pods of this Node and of others and is not encrypted: what comes, and
 // what goes by a way that somebody has made meanwhile.
-func (n *Network) seal(p *Program) {
-	drop := func(source bool, f Family) (rules []Rule) {
+func (n *Network) seal(p *ruleset.Program) {
+	drop := func(source bool, f ruleset.Family) (rules []ruleset.Rule) {
 		for _, m := range n.peers(p, f, rangesOf(n.Sealed, f), source) {
-			rules = append(rules, Rule{Matches: append(m, Match{Kind: MatchInClear, Source: source}), Action: Drop, Origin: &Origin{Kind: OriginNetwork, Name: "not encrypted"}})
+			rules = append(rules, ruleset.Rule{Matches: append(m, ruleset.Match{Kind: ruleset.MatchInClear, Source: source}), Action: ruleset.Drop,
+				Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "not encrypted"}})
 		}
 		return rules
 	}
 	if len(n.Sealed) == 0 {
 		return
 	}
-	in := p.Chains[string(FromPods)]
-	in.Rules = slices.Concat(in.Rules, drop(true, IPv4), drop(true, IPv6))
-	p.Chains[string(InClear)] = &Chain{Rules: slices.Concat(drop(false, IPv4), drop(false, IPv6))}
+	in, out := p.Chains[string(ruleset.FromPods)], []ruleset.Rule(nil)
+	if n.Port != 0 {
+		guard, wrapped := n.wrapped()
+		in.Rules, out = append(in.Rules, guard...), append(out, wrapped)
+	}
+	in.Rules = slices.Concat(in.Rules, drop(true, ruleset.IPv4), drop(true, ruleset.IPv6))
+	p.Chains[string(ruleset.InClear)] = &ruleset.Chain{Rules: slices.Concat(out, drop(false, ruleset.IPv4), drop(false, ruleset.IPv6))}
+}
+
+// wrapped are the rules about what is wrapped inside of SealedLink: what comes to the port by
+// another way is dropped, so that what was wrapped did come encrypted; and answers may leave so.
+func (n *Network) wrapped() (in []ruleset.Rule, out ruleset.Rule) {
+	link := &ruleset.PartKey{Set: ruleset.WrappedLink}
+	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
+		in = append(in, ruleset.Rule{Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "wrapped, and not encrypted"}, Matches: []ruleset.Match{
+			{Kind: ruleset.MatchFamily, Lo: uint16(f)}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchPort, Lo: n.Port, Hi: n.Port},
+			{Kind: ruleset.MatchToNode}, {Kind: ruleset.MatchInClear, Source: true},
+		}})
+	}
+	in = append(in, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchLink, Of: link}}, Action: ruleset.Accept})
+	return in, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchToLink, Of: link}, {Kind: ruleset.MatchExit, Lo: ruleset.LeavesHere}}, Action: ruleset.Accept}
+}
+
+// guardEnds drops what Pods send to Nodes as if it were wrapped by one, before all that is asked
+// about exits.
+func (n *Network) guardEnds(p *ruleset.Program) {
+	sent := []ruleset.Match{{Kind: ruleset.MatchPodLink}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchPort, Lo: n.Port, Hi: n.Port}}
+	var rules []ruleset.Rule
+	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
+		for _, m := range n.peers(p, f, rangesOf(n.Ends, f), false) {
+			rules = append(rules, ruleset.Rule{Matches: append(m, sent...), Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginSpoofed}})
+		}
+	}
+	if len(rules) == 0 || n.Port == 0 {
+		return
+	}
+	if c := p.Chains[string(ruleset.ToExits)]; c != nil {
+		rules = append(rules, c.Rules...)
+	}
+	p.Chains[string(ruleset.ToExits)] = &ruleset.Chain{Rules: rules}
 }
 
 // ownNetwork adds what a network needs that the agent makes.
 func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 	p := w.program
-	p.Chains[string(FromPods)] = &Chain{Rules: []Rule{
-		{Matches: []Match{{Kind: MatchPodLink}, {Kind: MatchNoWayBack}}, Action: Drop, Origin: &Origin{Kind: OriginSpoofed}},
+	p.Chains[string(ruleset.FromPods)] = &ruleset.Chain{Rules: []ruleset.Rule{
+		{Matches: []ruleset.Match{{Kind: ruleset.MatchPodLink}, {Kind: ruleset.MatchNoWayBack}}, Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginSpoofed}},
 	}}
 	if services != nil {
 		if b := w.balanced; b == nil || b.of != services || !slices.Equal(b.own, n.Own) {
@@ -82,81 +124,82 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 		}
 		n.services(p, node, w.balanced)
 	}
-	masquerade := Rule{Action: Masquerade, Origin: &Origin{Kind: OriginNetwork, Name: "what is sent to others leaves with the address of the Node"}}
-	var rules []Rule
-	for _, f := range []Family{IPv4, IPv6} {
-		family := Match{Kind: MatchFamily, Lo: uint16(f)}
-		pods := networkChains + "pods4"
-		if f == IPv6 {
-			pods = networkChains + "pods6"
+	masquerade := ruleset.Rule{Action: ruleset.Masquerade, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what is sent to others leaves with the address of the Node"}}
+	rules := n.exits(p)
+	n.guardEnds(p)
+	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
+		family := ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(f)}
+		pods := ruleset.NetworkChains + "pods4"
+		if f == ruleset.IPv6 {
+			pods = ruleset.NetworkChains + "pods6"
 		}
 		own := rangesOf(n.Own, f)
 		for _, m := range n.peers(p, f, own, true) {
-			rules = append(rules, Rule{Matches: m, Action: Goto, Target: pods})
+			rules = append(rules, ruleset.Rule{Matches: m, Action: ruleset.Goto, Target: pods})
 		}
-		translated := []Match{family, {Kind: MatchTranslated}}
+		translated := []ruleset.Match{family, {Kind: ruleset.MatchTranslated}}
 		if len(own) > 0 {
-			c := &Chain{}
+			c := &ruleset.Chain{}
 			if services != nil { // a Pod that reaches itself must not answer itself
-				c.Rules = append(c.Rules, Rule{Matches: translated, Action: Lookup, Target: string(inFamily(hairpin4, hairpin6, f))})
+				c.Rules = append(c.Rules, ruleset.Rule{Matches: translated, Action: ruleset.Lookup, Target: string(ruleset.InFamily(ruleset.Hairpin4, ruleset.Hairpin6, f))})
 			}
 			if !n.NoSNAT {
 				for _, m := range n.peers(p, f, rangesOf(n.Keep, f), false) {
-					c.Rules = append(c.Rules, Rule{Matches: m, Action: Accept})
+					c.Rules = append(c.Rules, ruleset.Rule{Matches: m, Action: ruleset.Accept})
 				}
 				c.Rules = append(c.Rules, masquerade)
 			}
 			p.Chains[pods] = c
 		}
 		if services != nil { // answers must come back by this Node
-			for _, name := range []SetName{inFamily(keeps4, keeps6, f), inFamily(keepPorts4, keepPorts6, f)} {
-				rules = append(rules, Rule{Matches: translated, Action: Lookup, Target: string(name)})
+			for _, name := range []ruleset.SetName{ruleset.InFamily(ruleset.Keeps4, ruleset.Keeps6, f), ruleset.InFamily(ruleset.KeepPorts4, ruleset.KeepPorts6, f)} {
+				rules = append(rules, ruleset.Rule{Matches: translated, Action: ruleset.Lookup, Target: string(name)})
 			}
 			out := masquerade
 			out.Matches = translated
 			rules = append(rules, out)
 		}
 	}
-	p.Chains[string(ToOthers)] = &Chain{Rules: rules}
+	p.Chains[string(ruleset.ToOthers)] = &ruleset.Chain{Rules: rules}
 }
 
 // bind drops what comes over the links of another plugin to Pods with an address that the Node
 // would reach elsewhere: that of a Pod behind another link, of another Node, of a resolver. Who is
 // on one bridge with others can take their addresses all the same.
 func (w *work) bind(node *Node) {
-	drop := func(link Match) Rule {
-		return Rule{Matches: []Match{link, {Kind: MatchNoWayBack}}, Action: Drop, Origin: &Origin{Kind: OriginSpoofed}}
+	drop := func(link ruleset.Match) ruleset.Rule {
+		return ruleset.Rule{Matches: []ruleset.Match{link, {Kind: ruleset.MatchNoWayBack}}, Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginSpoofed}}
 	}
-	rules := []Rule{drop(Match{Kind: MatchFromPeer})}
+	rules := []ruleset.Rule{drop(ruleset.Match{Kind: ruleset.MatchFromPeer})}
 	for _, name := range node.Bridges {
-		rules = append(rules, drop(Match{Kind: MatchLink, Of: &PartKey{Set: SetName(name)}}))
+		rules = append(rules, drop(ruleset.Match{Kind: ruleset.MatchLink, Of: &ruleset.PartKey{Set: ruleset.SetName(name)}}))
 	}
-	w.program.Chains[string(FromPods)] = &Chain{Rules: rules}
+	w.program.Chains[string(ruleset.FromPods)] = &ruleset.Chain{Rules: rules}
 }
 
 // peers are matches for ranges: one each for a few, or one for a set of them.
-func (n *Network) peers(p *Program, f Family, ranges []Range, source bool) [][]Match {
-	family := Match{Kind: MatchFamily, Lo: uint16(f)}
+func (n *Network) peers(p *ruleset.Program, f ruleset.Family, ranges []ruleset.Range, source bool) [][]ruleset.Match {
+	family := ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(f)}
 	if len(ranges) == 0 {
 		return nil
 	}
 	if len(ranges) > maxRanges {
 		name := rangeSet(f, ranges)
 		p.Ranges[name] = ranges
-		return [][]Match{{family, {Kind: MatchPeerIn, Of: &PartKey{Set: name}, Source: source}}}
+		return [][]ruleset.Match{{family, {Kind: ruleset.MatchPeerIn, Of: &ruleset.PartKey{Set: name}, Source: source}}}
 	}
-	var out [][]Match
+	var out [][]ruleset.Match
 	for i := range ranges {
-		out = append(out, []Match{family, {Kind: MatchPeer, Peer: &ranges[i], Source: source}})
+		out = append(out, []ruleset.Match{family, {Kind: ruleset.MatchPeer, Peer: &ranges[i], Source: source}})
 	}
 	return out
 }
 
 // rangesOf are ranges of a family that do not touch, sorted.
-func rangesOf(list []netip.Prefix, f Family) []Range {
+func rangesOf(list []netip.Prefix, f ruleset.Family) []ruleset.Range {
 	var b netipx.IPSetBuilder
 	for _, p := range list {
-		if p.Addr().Is4() == (f == IPv4) {
+		if p.Addr().Is4() == (f == ruleset.IPv4) {
 			b.AddPrefix(p)
 		}
 	}
@@ -164,45 +207,9 @@ func rangesOf(list []netip.Prefix, f Family) []Range {
 	if err != nil { // of prefixes that are valid, never
 		return nil
 	}
-	var out []Range
+	var out []ruleset.Range
 	for _, r := range set.Ranges() {
-		out = append(out, Range{r.From(), r.To()})
+		out = append(out, ruleset.Range{From: r.From(), To: r.To()})
 	}
-	return out
-}
-
-// withNetwork adds to a program what another one has for the network: that goes on where no
-// policies are enforced.
-func (p *Program) withNetwork(of *Program) {
-	for name, c := range of.Chains {
-		if !strings.HasPrefix(name, networkChains) {
-			continue
-		}
-		p.Chains[name] = c
-		for i := range c.Rules {
-			r := &c.Rules[i]
-			if r.Action == Lookup {
-				p.Dispatch[SetName(r.Target)] = of.Dispatch[SetName(r.Target)]
-			}
-			for _, m := range r.Matches {
-				if m.Kind == MatchPeerIn {
-					p.Ranges[m.Of.Set] = of.Ranges[m.Of.Set]
-				}
-			}
-		}
-	}
-	for _, name := range ofServices() {
-		if d, there := of.Dispatch[name]; there {
-			p.Dispatch[name] = d
-		}
-	}
-	p.led = of.led
-}
-
-// Released is a program by which everything passes, with what another one has for the network.
-func Released(of *Program) *Program {
-	out := LetPass()
-	out.Ranges, out.Dispatch, out.Leaves = map[SetName][]Range{}, map[SetName]map[string]string{}, of.Leaves
-	out.withNetwork(of)
 	return out
 }

@@ -1,14 +1,13 @@
-// Package proxy says where connections to Services go on a Node. It is pure: no I/O, no clock, no
-// goroutines.
+// Package proxy decides where connections to Services go on a Node. It is pure: no I/O, no clock,
+// no goroutines.
 //
-// It owns Balance, which makes of Services and EndpointSlices what package nft brings into the
-// kernel: by which address, protocol and port a Service is reached, and which endpoints it has
-// there.
+// It owns Balance, which turns Services and EndpointSlices into the addresses, protocols and ports
+// of each Service and its endpoints on this Node. Package nft brings them into the kernel.
 //
 // It promises:
 //
-//   - Balance is a function of its input, and does not depend on the order of it.
-//   - An endpoint that is not ready is never chosen while a ready one may be; one that ends is chosen
-//     only while no ready one is left.
-//   - Objects that say what cannot be are left out, and no other one with them.
+//   - Balance is a function of its input, whatever the order of the objects.
+//   - An endpoint that is not ready is never chosen while a ready one may be; one that ends is
+//     chosen only while no ready one is left.
+//   - An object with impossible values is left out alone.
 package proxy

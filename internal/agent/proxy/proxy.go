@@ -10,16 +10,17 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 const (
 	// labelProxy is on Services that another proxy leads.
 	labelProxy = "service.kubernetes.io/service-proxy-name"
-	// mostEndpoints bounds the endpoints of one port of a Service: those for the Node begin there.
-	mostEndpoints = 1 << 16
-	// mostSticky is for how many seconds a client stays with an endpoint at most, usualSticky by
+	// maxEndpoints bounds the endpoints of one port of a Service: those for the Node begin there.
+	maxEndpoints = 1 << 16
+	// maxAffinity is for how many seconds a client stays with an endpoint at most, usualAffinity by
 	// default.
-	mostSticky, usualSticky = 86400, 10800
+	maxAffinity, usualAffinity = 86400, 10800
 )
 
 // Node is the Node that connections go through.
@@ -53,11 +54,11 @@ type Input struct {
 func protocolOf(p corev1.Protocol) (uint8, bool) {
 	switch p {
 	case corev1.ProtocolTCP, "":
-		return nft.TCP, true
+		return ruleset.TCP, true
 	case corev1.ProtocolUDP:
-		return nft.UDP, true
+		return ruleset.UDP, true
 	case corev1.ProtocolSCTP:
-		return nft.SCTP, true
+		return ruleset.SCTP, true
 	}
 	return 0, false
 }
@@ -292,17 +293,17 @@ func addressesOf(texts []string, six bool) []netip.Addr {
 // port says where a port leads to, in a family.
 func (s *service) port(six bool, cluster []netip.Addr, p *corev1.ServicePort, protocol uint8) {
 	e := s.endpoints(six, p, protocol)
-	sticky := s.sticky()
-	internal := &nft.Balance{Backends: e.cluster, Sticky: sticky}
+	affinity := s.affinity()
+	internal := &nft.Balance{Backends: e.cluster, Sticky: affinity}
 	if s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal {
 		internal.Backends, internal.Silent = e.local, len(e.cluster) > 0
 	}
 	for _, a := range cluster {
 		put(s.out, nft.Frontend{Address: a, Protocol: protocol, Port: uint16(p.Port)}, internal)
 	}
-	external := &nft.Balance{Backends: e.cluster, Sticky: sticky}
+	external := &nft.Balance{Backends: e.cluster, Sticky: affinity}
 	if s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && s.external() {
-		external = &nft.Balance{Backends: e.local, Apart: true, Inside: e.cluster, Sticky: sticky, Silent: len(e.cluster) > 0, KeepsSource: true}
+		external = &nft.Balance{Backends: e.local, Apart: true, Inside: e.cluster, Sticky: affinity, Silent: len(e.cluster) > 0, KeepsSource: true}
 	}
 	for _, a := range addressesOf(s.Spec.ExternalIPs, six) {
 		put(s.out, nft.Frontend{Address: a, Protocol: protocol, Port: uint16(p.Port)}, external)
@@ -330,14 +331,14 @@ func (s *service) external() bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer || len(s.Spec.ExternalIPs) > 0
 }
 
-func (s *service) sticky() uint32 {
+func (s *service) affinity() uint32 {
 	if s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return 0
 	}
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
-		return uint32(min(max(*c.ClientIP.TimeoutSeconds, 1), mostSticky))
+		return uint32(min(max(*c.ClientIP.TimeoutSeconds, 1), maxAffinity))
 	}
-	return usualSticky
+	return usualAffinity
 }
 
 // sources are who may connect by the balancer; nil for everybody. Ranges of the other family alone
@@ -364,18 +365,18 @@ type endpoint struct {
 	at netip.AddrPort
 }
 
-func said(b *bool, otherwise bool) bool {
+func stated(b *bool, otherwise bool) bool {
 	if b == nil {
 		return otherwise
 	}
 	return *b
 }
 
-func (e endpoint) ready() bool { return said(e.Conditions.Ready, true) }
+func (e endpoint) ready() bool { return stated(e.Conditions.Ready, true) }
 
 // lasts reports whether the endpoint serves though it is about to end.
 func (e endpoint) lasts() bool {
-	return said(e.Conditions.Serving, e.ready()) && said(e.Conditions.Terminating, false)
+	return stated(e.Conditions.Serving, e.ready()) && stated(e.Conditions.Terminating, false)
 }
 
 func (e endpoint) on(node string) bool { return e.NodeName != nil && *e.NodeName == node }
@@ -422,7 +423,7 @@ func (s *service) all(six bool, p *corev1.ServicePort, protocol uint8) []endpoin
 				continue
 			}
 			for i := range x.Endpoints {
-				if len(x.Endpoints[i].Addresses) == 0 || len(out) >= mostEndpoints {
+				if len(x.Endpoints[i].Addresses) == 0 || len(out) >= maxEndpoints {
 					continue
 				}
 				for _, a := range addressesOf(x.Endpoints[i].Addresses[:1], six) { // the others mean nothing

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 const (
@@ -73,7 +73,7 @@ func transport(t *v1beta1.Traceflow, protocol uint8, from, number uint16) []byte
 	to, header := uint16(t.Status.Traced.DestinationPort), &t.Spec.Packet.TransportHeader
 	ports := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, from), to)
 	switch protocol {
-	case nft.TCP:
+	case ruleset.TCP:
 		flags := int32(synFlag)
 		if header.TCP != nil && header.TCP.Flags != nil {
 			flags = *header.TCP.Flags
@@ -81,7 +81,7 @@ func transport(t *v1beta1.Traceflow, protocol uint8, from, number uint16) []byte
 		b := binary.BigEndian.AppendUint32(ports, uint32(number)<<16) // the number of its first byte
 		b = append(b, 0, 0, 0, 0, 5<<4, byte(flags))
 		return append(binary.BigEndian.AppendUint16(b, 1024), 0, 0, 0, 0)
-	case nft.UDP:
+	case ruleset.UDP:
 		return append(binary.BigEndian.AppendUint16(ports, 8), 0, 0)
 	}
 	id, sequence := number, uint16(0)
@@ -92,7 +92,7 @@ func transport(t *v1beta1.Traceflow, protocol uint8, from, number uint16) []byte
 		}
 	}
 	kind := byte(echoRequest)
-	if protocol == nft.ICMPv6 {
+	if protocol == ruleset.ICMPv6 {
 		kind = echoRequest6
 	}
 	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16([]byte{kind, 0, 0, 0}, id), sequence)
@@ -100,17 +100,17 @@ func transport(t *v1beta1.Traceflow, protocol uint8, from, number uint16) []byte
 
 // complete writes the sum into what is behind the header of IP.
 func complete(b []byte, source, destination netip.Addr, protocol uint8) []byte {
-	at := map[uint8]int{nft.TCP: 16, nft.UDP: 6}[protocol]
+	at := map[uint8]int{ruleset.TCP: 16, ruleset.UDP: 6}[protocol]
 	covered := b
 	if at == 0 {
 		at = 2
 	}
-	if protocol != nft.ICMP { // the sum is about the addresses, too
+	if protocol != ruleset.ICMP { // the sum is about the addresses, too
 		covered = append(append(source.AsSlice(), destination.AsSlice()...), 0, protocol)
 		covered = append(binary.BigEndian.AppendUint16(covered, uint16(len(b))), b...)
 	}
 	n := sum(covered)
-	if n == 0 && protocol == nft.UDP { // 0 means that there is none
+	if n == 0 && protocol == ruleset.UDP { // 0 means that there is none
 		n = 0xffff
 	}
 	binary.BigEndian.PutUint16(b[at:], n)

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // Words for people who look for what has decided, some as Antrea has them.
@@ -50,12 +50,12 @@ func parseHeader(network, transport []byte) (h header, ok bool) {
 	}
 	switch {
 	case len(transport) < 8:
-	case h.protocol == nft.TCP || h.protocol == nft.UDP:
+	case h.protocol == ruleset.TCP || h.protocol == ruleset.UDP:
 		h.sourcePort, h.port = binary.BigEndian.Uint16(transport), binary.BigEndian.Uint16(transport[2:])
-		if h.protocol == nft.TCP && len(transport) > 13 {
+		if h.protocol == ruleset.TCP && len(transport) > 13 {
 			h.flags = transport[13]
 		}
-	case h.protocol == nft.ICMP || h.protocol == nft.ICMPv6:
+	case h.protocol == ruleset.ICMP || h.protocol == ruleset.ICMPv6:
 		h.id, h.sequence = binary.BigEndian.Uint16(transport[4:]), binary.BigEndian.Uint16(transport[6:])
 	}
 	return h, true
@@ -64,7 +64,7 @@ func parseHeader(network, transport []byte) (h header, ok bool) {
 // Place says where packets go.
 type Place interface {
 	// RuleAt is a rule of the program in force, by where the kernel has it.
-	RuleAt(chain string, handle uint64) (nft.Rule, bool)
+	RuleAt(chain string, handle uint64) (ruleset.Rule, bool)
 	// PodAt is the Pod of this Node with an address, NAMESPACE/NAME; empty for none.
 	PodAt(a netip.Addr) string
 	// NodeAt is the address of the other Node that has the Pods of a range with an address; not
@@ -78,7 +78,7 @@ type story struct {
 	// first is the packet as it came, now as it is.
 	first, now   header
 	known        bool
-	base         nft.Base
+	base         ruleset.Base
 	observations []v1beta1.TraceflowObservation
 	// over tells that nothing more happens to it here, dropped that it is gone.
 	over, dropped bool
@@ -114,7 +114,7 @@ func (s *story) receive(e kernel.TraceEvent, sent, byPod bool, p Place) {
 		s.over = true
 		s.leaves(e, p)
 	case e.Table == kernel.DefaultTable:
-		if b := nft.Base(e.Chain); isBase(b) {
+		if b := ruleset.Base(e.Chain); isBase(b) {
 			s.base = b
 		}
 		s.ours(e, sent && byPod, p)
@@ -124,13 +124,14 @@ func (s *story) receive(e kernel.TraceEvent, sent, byPod bool, p Place) {
 	}
 }
 
-func isBase(b nft.Base) bool {
-	return slices.Contains(nft.Bases(), b) || slices.Contains([]nft.Base{nft.FromPods, nft.ToOthers, nft.InClear, nft.ToServices, nft.HostToServices}, b)
+func isBase(b ruleset.Base) bool {
+	return slices.Contains(ruleset.Bases(), b) ||
+		slices.Contains([]ruleset.Base{ruleset.FromPods, ruleset.ToOthers, ruleset.InClear, ruleset.ToServices, ruleset.HostToServices}, b)
 }
 
 // ours takes in what a rule of ours has done.
 func (s *story) ours(e kernel.TraceEvent, guarded bool, p Place) {
-	if e.Handle == 0 && s.base == nft.FromPods && guarded {
+	if e.Handle == 0 && s.base == ruleset.FromPods && guarded {
 		s.observe(v1beta1.TraceflowObservation{Component: v1beta1.ComponentSpoofGuard, Action: v1beta1.ActionForwarded, SrcPodIP: s.first.source.String()})
 	}
 	if !e.Decides || e.Handle == 0 {
@@ -142,11 +143,11 @@ func (s *story) ours(e kernel.TraceEvent, guarded bool, p Place) {
 	if e.Drops {
 		s.over, s.dropped = true, true
 		out.Action = v1beta1.ActionDropped
-		if rule.Action == nft.RejectReset || rule.Action == nft.RejectICMP || rule.Action == nft.RejectPort {
+		if rule.Action == ruleset.RejectReset || rule.Action == ruleset.RejectICMP || rule.Action == ruleset.RejectPort {
 			out.Action = v1beta1.ActionRejected
 		}
 	}
-	egress := s.base.Direction() == nft.Egress
+	egress := s.base.Direction() == ruleset.Egress
 	word := func(out, in string) string {
 		if egress {
 			return out
@@ -154,20 +155,20 @@ func (s *story) ours(e kernel.TraceEvent, guarded bool, p Place) {
 		return in
 	}
 	switch from.Kind {
-	case nft.OriginPolicy:
+	case ruleset.OriginPolicy:
 		name := from.Policy.Name
 		if from.Policy.Namespace != "" {
 			name = from.Policy.Namespace + "/" + name
 		}
 		out.ComponentInfo, out.NetworkPolicy, out.NetworkPolicyRule = word(infoEgressRule, infoIngressRule), string(from.Policy.Type)+":"+name, from.Name
-	case nft.OriginIsolation:
+	case ruleset.OriginIsolation:
 		out.ComponentInfo = word(infoEgressDefault, infoIngressDefault)
-	case nft.OriginSpoofed:
+	case ruleset.OriginSpoofed:
 		out.Component, out.ComponentInfo, out.SrcPodIP = v1beta1.ComponentSpoofGuard, "", s.first.source.String()
 	default:
-		established := slices.ContainsFunc(rule.Matches, func(m nft.Match) bool { return m.Kind == nft.MatchEstablished })
+		established := slices.ContainsFunc(rule.Matches, func(m ruleset.Match) bool { return m.Kind == ruleset.MatchEstablished })
 		switch {
-		case !e.Drops && established && s.base != nft.ToOthers:
+		case !e.Drops && established && s.base != ruleset.ToOthers:
 			out.ComponentInfo = infoEstablished
 		case !e.Drops: // nothing has decided about it
 			return
@@ -210,7 +211,7 @@ func (s *story) captured() *v1beta1.TraceflowPacket {
 	} else {
 		out.IPv6Header = &v1beta1.IPv6Header{HopLimit: h.ttl}
 	}
-	if next := int32(h.protocol); slices.Contains([]uint8{nft.TCP, nft.UDP, nft.ICMP, nft.ICMPv6}, h.protocol) { // the kind knows no others
+	if next := int32(h.protocol); slices.Contains([]uint8{ruleset.TCP, ruleset.UDP, ruleset.ICMP, ruleset.ICMPv6}, h.protocol) { // the kind knows no others
 		if h.source.Is4() {
 			out.IPHeader.Protocol = next
 		} else {
@@ -218,12 +219,12 @@ func (s *story) captured() *v1beta1.TraceflowPacket {
 		}
 	}
 	switch h.protocol {
-	case nft.TCP:
+	case ruleset.TCP:
 		flags := int32(h.flags)
 		out.TransportHeader.TCP = &v1beta1.TCPHeader{SrcPort: int32(h.sourcePort), DstPort: int32(h.port), Flags: &flags}
-	case nft.UDP:
+	case ruleset.UDP:
 		out.TransportHeader.UDP = &v1beta1.UDPHeader{SrcPort: int32(h.sourcePort), DstPort: int32(h.port)}
-	case nft.ICMP, nft.ICMPv6:
+	case ruleset.ICMP, ruleset.ICMPv6:
 		out.TransportHeader.ICMP = &v1beta1.ICMPEchoRequestHeader{ID: int32(h.id), Sequence: int32(h.sequence)}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 )
 
@@ -73,8 +74,8 @@ func BenchmarkNewConnections(b *testing.B) {
 		return each * workers / time.Since(begun).Seconds(), processor(b) - busy
 	}
 	recorded := func() (rate, seconds float64, lost int64) {
-		var events *kernel.EventReader
-		if err := host.Do(func() (err error) { events, err = kernel.OpenEvents(); return err }); err != nil {
+		var events *conntrack.EventReader
+		if err := host.Do(func() (err error) { events, err = conntrack.OpenEvents(); return err }); err != nil {
 			b.Fatal(err)
 		}
 		events.Local = func() ([]netip.Addr, error) { return []netip.Addr{here}, nil }

@@ -11,8 +11,9 @@ import (
 	"k8s.io/utils/clock"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 const (
@@ -36,9 +37,9 @@ const (
 // Judge says what the rules in force do with the first packet of a connection.
 type Judge interface {
 	// InForce returns the program in force and since when it is; nil before there is one.
-	InForce() (p *nft.Program, since time.Time)
+	InForce() (p *ruleset.Program, since time.Time)
 	// LoggedRule finds the rule of a LogID.
-	LoggedRule(id string) (nft.Origin, bool)
+	LoggedRule(id string) (ruleset.Origin, bool)
 }
 
 // Recorder sums up connections.
@@ -55,7 +56,7 @@ type Recorder struct {
 	losses  analysis.TrafficLosses
 	waiting []*analysis.TrafficReport
 	// program is that of the verdicts in judged.
-	program *nft.Program
+	program *ruleset.Program
 	exact   bool
 	judged  map[question]verdict
 	stats   Status
@@ -86,8 +87,8 @@ type key struct {
 
 // question is what one verdict is for.
 type question struct {
-	way                 nft.Way
-	direction           nft.Direction
+	way                 ruleset.Way
+	direction           ruleset.Direction
 	source, destination netip.Addr
 	protocol            uint8
 	port                uint16
@@ -112,13 +113,13 @@ func New(through bool, clk clock.WithTicker) *Recorder {
 }
 
 // Event takes in a connection that has begun or ended.
-func (r *Recorder) Event(e kernel.Event) {
+func (r *Recorder) Event(e conntrack.Event) {
 	if e.Packet.Loopback {
 		return
 	}
 	p := &e.Packet
 	k := key{question: question{way: e.Way, direction: p.Direction, source: p.Source.Unmap(), destination: p.Destination.Unmap(), protocol: p.Protocol, port: p.Port}}
-	if p.Protocol == nft.ICMP || p.Protocol == nft.ICMPv6 {
+	if p.Protocol == ruleset.ICMP || p.Protocol == ruleset.ICMPv6 {
 		k.port, k.kind, k.code = 0, p.Type, p.Code
 	}
 	if p.Translated {
@@ -145,14 +146,14 @@ func (r *Recorder) Event(e kernel.Event) {
 
 // verdict says what let a connection pass. What passes though the rules in force drop it differs
 // from these.
-func (r *Recorder) verdict(q question, e *kernel.Event) (v verdict, differs string) {
+func (r *Recorder) verdict(q question, e *conntrack.Event) (v verdict, differs string) {
 	passed := func(cause, why string) verdict {
 		return verdict{word: "Allow", by: analysis.TrafficCause{Cause: cause, Why: why}}
 	}
 	switch {
 	case e.Expected:
 		return passed("Related", ""), ""
-	case e.Way == nft.Passing && !r.through:
+	case e.Way == ruleset.Passing && !r.through:
 		return passed("Routed", "the agent of a host does not judge what passes through it"), ""
 	}
 	program, since := r.Judge.InForce()
@@ -201,8 +202,8 @@ func (r *Recorder) Denied(p kernel.Logged, lost uint32) {
 		question: question{direction: origin.Logged.Direction, source: p.Source.Unmap(), destination: p.Destination.Unmap(), protocol: p.Protocol, port: p.Port},
 		verdict:  verdict{word: word, by: causeOf(&origin, origin.Logged.Direction)},
 	}
-	if k.way = nft.Arriving; origin.Logged.Direction == nft.Egress {
-		k.way = nft.Leaving
+	if k.way = ruleset.Arriving; origin.Logged.Direction == ruleset.Egress {
+		k.way = ruleset.Leaving
 	}
 	if s := r.row(k); s != nil {
 		s.connections++
@@ -336,47 +337,47 @@ func plus(a, b analysis.TrafficLosses) analysis.TrafficLosses {
 	return analysis.TrafficLosses{Overruns: a.Overruns + b.Overruns, Ends: a.Ends + b.Ends, Packets: a.Packets + b.Packets, Connections: a.Connections + b.Connections}
 }
 
-func directionOf(w nft.Way) string {
+func directionOf(w ruleset.Way) string {
 	switch w {
-	case nft.Arriving:
+	case ruleset.Arriving:
 		return "In"
-	case nft.Leaving:
+	case ruleset.Leaving:
 		return "Out"
 	}
 	return "Through"
 }
 
-func wordOf(a nft.Action) string {
+func wordOf(a ruleset.Action) string {
 	switch a {
-	case nft.Accept:
+	case ruleset.Accept:
 		return "Allow"
-	case nft.RejectReset, nft.RejectICMP:
+	case ruleset.RejectReset, ruleset.RejectICMP:
 		return "Reject"
 	}
 	return "Drop"
 }
 
 // causeOf says what a rule of a direction stands for.
-func causeOf(o *nft.Origin, d nft.Direction) analysis.TrafficCause {
+func causeOf(o *ruleset.Origin, d ruleset.Direction) analysis.TrafficCause {
 	c := analysis.TrafficCause{
 		Type: string(o.Policy.Type), Namespace: o.Policy.Namespace, Name: o.Policy.Name, UID: string(o.Policy.UID), Rule: o.Name, Index: o.Index,
 	}
 	direction := "In"
-	if d == nft.Egress {
+	if d == ruleset.Egress {
 		direction = "Out"
 	}
 	switch o.Kind {
-	case nft.OriginPolicy:
+	case ruleset.OriginPolicy:
 		c.Cause, c.Direction = "Policy", direction
-	case nft.OriginIsolation:
+	case ruleset.OriginIsolation:
 		c.Cause, c.Direction, c.Rule, c.Index = "Isolation", direction, "", 0
-	case nft.OriginNative:
+	case ruleset.OriginNative:
 		c.Cause = "Native"
-	case nft.OriginFailsafe:
+	case ruleset.OriginFailsafe:
 		c.Cause = "Failsafe"
-	case nft.OriginItself:
+	case ruleset.OriginItself:
 		c.Cause = "Itself"
-	case nft.OriginUnknown:
+	case ruleset.OriginUnknown:
 		c.Cause = "NoPod"
 	default: // what holds the program together: the link's own packets, answers, names
 		c.Cause = "Frame"

@@ -21,25 +21,27 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
 // inForce is a Judge by one program.
 type inForce struct {
-	program *nft.Program
+	program *ruleset.Program
 	since   time.Time
 }
 
-func (f *inForce) InForce() (*nft.Program, time.Time) { return f.program, f.since }
+func (f *inForce) InForce() (*ruleset.Program, time.Time) { return f.program, f.since }
 
-func (f *inForce) LoggedRule(id string) (nft.Origin, bool) {
+func (f *inForce) LoggedRule(id string) (ruleset.Origin, bool) {
 	o, known := f.program.Logs()[id]
 	return o, known
 }
 
 // policies are rules by port: 80 is allowed, 81 dropped, 82 rejected, and so the rest is isolated.
-func policies() *nft.Program {
+func policies() *ruleset.Program {
 	rule := func(port int, action v1beta2.RuleAction) v1beta2.NetworkPolicyRule {
 		tcp, n := v1beta2.ProtocolTCP, intstr.FromInt(port)
 		return v1beta2.NetworkPolicyRule{
@@ -89,13 +91,13 @@ func TestPackets(t *testing.T) {
 	nfttest.Serve(t, peers, 80, 84, there4, there6)
 	program := policies()
 	var table *kernel.Table
-	var events *kernel.EventReader
+	var events *conntrack.EventReader
 	var logs *kernel.LogReader
 	err := host.Do(func() (err error) {
 		if table, err = kernel.Open(kernel.DefaultTable); err != nil {
 			return err
 		}
-		if events, err = kernel.OpenEvents(); err != nil {
+		if events, err = conntrack.OpenEvents(); err != nil {
 			return err
 		}
 		logs, err = kernel.OpenLog()
@@ -179,7 +181,7 @@ func TestPackets(t *testing.T) {
 		t.Logf("%v", got.sums)
 	}
 	// The rules are flushed by somebody else, and what they would drop passes.
-	if _, err := table.Apply(nft.LetPass()); err != nil {
+	if _, err := table.Apply(ruleset.LetPass()); err != nil {
 		t.Fatal(err)
 	}
 	try(peers, "tcp", there4, here4, 81, nfttest.Passed)
@@ -193,8 +195,8 @@ func TestPackets(t *testing.T) {
 }
 
 // begins is a connection to a port of the host.
-func begins(client string, port uint16) kernel.Event {
-	return kernel.Event{Way: nft.Arriving, Packet: nft.Packet{Source: netip.MustParseAddr(client), Destination: netip.MustParseAddr("10.9.9.9"), Protocol: nft.TCP, SourcePort: 1, Port: port}}
+func begins(client string, port uint16) conntrack.Event {
+	return conntrack.Event{Way: ruleset.Arriving, Packet: ruleset.Packet{Source: netip.MustParseAddr(client), Destination: netip.MustParseAddr("10.9.9.9"), Protocol: ruleset.TCP, SourcePort: 1, Port: port}}
 }
 
 // TestOldConnectionsAreNoLeaks tells what may have begun before the rules from what has not.
@@ -204,7 +206,7 @@ func TestOldConnectionsAreNoLeaks(t *testing.T) {
 	r := New(false, fake)
 	r.Judge = f
 	got := collected{sums: map[string]int64{}}
-	record := func(e kernel.Event) string {
+	record := func(e conntrack.Event) string {
 		clear(got.sums)
 		r.Event(e)
 		r.cut(false)
@@ -232,7 +234,7 @@ func TestOldConnectionsAreNoLeaks(t *testing.T) {
 		t.Errorf("expected: %q", k)
 	}
 	passing := begins("10.0.0.1", 81)
-	passing.Way = nft.Passing
+	passing.Way = ruleset.Passing
 	if k := record(passing); k != "Through 81 Allow Routed " {
 		t.Errorf("passing: %q", k)
 	}
@@ -308,13 +310,13 @@ func TestVerdictsAreNotRememberedTooLong(t *testing.T) {
 	if c := by(1); c.Rule != "Allow 80" {
 		t.Errorf("%+v", c)
 	}
-	f.program = nft.LetPass()
+	f.program = ruleset.LetPass()
 	if c := by(1); c.Cause != "Native" {
 		t.Errorf("after a change: %+v", c)
 	}
-	chain := f.program.Chains[nft.Ingress.String()]
-	f.program = &nft.Program{Chains: map[string]*nft.Chain{nft.Ingress.String(): {Rules: append(slices.Clone(chain.Rules),
-		nft.Rule{Matches: []nft.Match{{Kind: nft.MatchSourcePort, Lo: 7, Hi: 7}}, Action: nft.Accept, Origin: &nft.Origin{Kind: nft.OriginPolicy, Name: "seven"}})}}, Parts: f.program.Parts}
+	chain := f.program.Chains[ruleset.Ingress.String()]
+	f.program = &ruleset.Program{Chains: map[string]*ruleset.Chain{ruleset.Ingress.String(): {Rules: append(slices.Clone(chain.Rules),
+		ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchSourcePort, Lo: 7, Hi: 7}}, Action: ruleset.Accept, Origin: &ruleset.Origin{Kind: ruleset.OriginPolicy, Name: "seven"}})}}, Parts: f.program.Parts}
 	if a, b := by(7), by(8); a.Rule != "seven" || b.Rule == "seven" {
 		t.Errorf("source ports: %+v and %+v", a, b)
 	}
@@ -341,7 +343,7 @@ func TestReportsAreNotTooLarge(t *testing.T) {
 	for i := range 3 * analysis.MostReportedTraffic {
 		long := func(kind string) string { return fmt.Sprint(i, strings.Repeat(kind, 240)) }
 		r.rows[key{
-			question: question{way: nft.Arriving, source: address, destination: address, protocol: 6, port: uint16(i)}, service: netip.AddrPortFrom(address, 65535), differs: "MayBeOld",
+			question: question{way: ruleset.Arriving, source: address, destination: address, protocol: 6, port: uint16(i)}, service: netip.AddrPortFrom(address, 65535), differs: "MayBeOld",
 			verdict: verdict{word: "Reject", by: analysis.TrafficCause{
 				Cause: "Isolation", Type: "AntreaClusterNetworkPolicy", Namespace: long("n"), Name: long("p"), UID: long("u"), Rule: long("r"), Why: long("w"),
 			}},

@@ -83,7 +83,7 @@ type part struct {
 	now, former sums
 }
 
-// sums are those of a policy, and those of its rules by their names.
+// sums holds the sums of a policy, and of its rules by their names.
 type sums struct {
 	total v1alpha1.TrafficStats
 	rules map[string]v1alpha1.TrafficStats

@@ -1,13 +1,12 @@
-// Package stats adds up what enforcers count, per policy and per rule, and keeps what Nodes say
-// last about multicast and latency, for the API group stats.antrea.io.
+// Package stats adds up what enforcers count, per policy and per rule, for the API group
+// stats.antrea.io. It also keeps the last reports of Nodes about multicast and latency.
 //
-// Enforcers report what they have counted since their last report, so every report counts once. A
-// policy has counters exactly as long as it exists: from Begin to End, identified by its uid. A
-// report about any other policy is passed over, as is one about a policy that does not concern the
-// enforcer, and what no honest counter does: to go backwards. What is reported of a rule that the
-// policy does not have counts for the policy only. Sums stop at the largest number there is.
-// What other clusters of a set have counted is added to that, each no more than its own part.
-// Multicast and latency are whole states: a report takes the place of the one before.
+// An enforcer reports what it has counted since its last report, so every report counts once. A
+// policy, identified by its uid, has counters from Begin to End. Ignored are reports about any
+// other policy, about a policy that does not concern the enforcer, and reports in which a counter
+// goes backwards. A count for a rule that the policy does not have is added to the policy only.
+// Sums stop at the largest number that fits. Counts of other clusters of a set are added, each for
+// its own part only. Multicast and latency are whole states: a report replaces the one before.
 //
 // Everything is in memory and begins anew with the process. It does no I/O; the clock is given.
 //

@@ -6,8 +6,8 @@ import (
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 )
 
-// mostElsewhere bounds each sum of one cluster, so that those of all clusters can be added: what
-// one says is no more than its own part.
+// mostElsewhere bounds each sum of one cluster, so that the sums of all clusters can be added: one
+// cluster decides only its own part.
 const mostElsewhere = 1 << 50
 
 // PutElsewhere takes what another cluster of the set has counted for a policy, in all since its
@@ -28,7 +28,7 @@ func (b *Book) PutElsewhere(cluster, epoch string, policy types.UID, total v1alp
 		}
 		p.elsewhere[cluster] = e
 	}
-	// Whoever counts less has begun anew.
+	// A cluster that counts less has begun anew.
 	if e.epoch != epoch || total.Sessions < e.now.total.Sessions || total.Packets < e.now.total.Packets || total.Bytes < e.now.total.Bytes {
 		e.former.add(e.now)
 		e.former.bound()

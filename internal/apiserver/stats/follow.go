@@ -36,7 +36,7 @@ func (b *Book) Follow(ctx context.Context, informers Informers) error {
 	return nil
 }
 
-// Handler begins and ends counting with the policies that an informer tells of, and forgets Nodes
+// Handler begins and ends counting with the policies that an informer reports, and forgets Nodes
 // that are gone.
 func (b *Book) Handler() toolscache.ResourceEventHandler {
 	begin := func(o any) {
@@ -58,7 +58,7 @@ func (b *Book) Handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: begin,
 		UpdateFunc: func(before, now any) {
-			// One that was deleted and made again while nobody looked comes as an update.
+			// A policy that was deleted and made again between two readings comes as an update.
 			if old, ok := policyOf(before); ok && old.UID != now.(client.Object).GetUID() {
 				end(before)
 			}

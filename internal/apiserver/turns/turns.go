@@ -1,6 +1,6 @@
-// Package turns shares out who may work next: so many callers work at the same time, each once, and
-// a turn is kept for callers with wide rights, so that others cannot keep them waiting. A caller
-// that waits longer comes first.
+// Package turns decides which caller may work next. A bounded number of callers work at the same
+// time, each once, and one turn is reserved for callers with wide rights, so that others cannot
+// keep them waiting. The caller that has waited longest comes first.
 //
 // Turns is safe for concurrent use.
 package turns

@@ -21,12 +21,12 @@ func (s *Store) Attended(name string) (keys []string) {
 	return keys
 }
 
-// OnAttendance has f called after somebody began to watch policies with an enforcer key. It is
-// called without locks of the store, by whoever begins to watch, and must be quick. There is one
-// such f: a later one takes its place.
+// OnAttendance has f called after a watch of policies with an enforcer key has begun. It is called
+// without locks of the store, in the goroutine of the watcher, and must be quick. There is one such
+// f: a later one replaces it.
 func (s *Store) OnAttendance(f func(key string)) { s.attendance.Store(&f) }
 
-// attend tells of a watch that has begun.
+// attend reports a watch that has begun.
 func (s *Store) attend(r Resource, key string) {
 	if f := s.attendance.Load(); f != nil && r == NetworkPolicies && key != "" {
 		(*f)(key)

@@ -51,14 +51,14 @@ func (c Changes) Empty() bool {
 	return len(c.AddressGroups)+len(c.AppliedToGroups)+len(c.Policies) == 0
 }
 
-// PolicySource makes a policy when it is needed: a store of a hundred
-// thousand policies, most of which nobody asks for at the moment, need not hold them as they are on
-// the wire. It may be called at any time by any goroutine.
+// PolicySource makes a policy when it is needed: a store of a hundred thousand policies, most of
+// which no watcher needs at the moment, need not hold them as they are on the wire. It may be
+// called at any time by any goroutine.
 type PolicySource interface {
 	// NetworkPolicy makes it in a room, which may hold a policy that is no longer needed.
 	NetworkPolicy(*PolicyRoom) *v1beta2.NetworkPolicy
-	// Identity makes it with no more than its name, uid, generation and SourceRef.
-	Identity() *v1beta2.NetworkPolicy
+	// Identity makes it with no more than its name, uid, generation and SourceRef, in a room too.
+	Identity(*PolicyRoom) *v1beta2.NetworkPolicy
 }
 
 // PolicyRoom is a piece of memory for a policy and for what most policies point at.
@@ -73,7 +73,7 @@ type PolicyChange struct {
 	// Policy is the new value, unless Source is given. Of a removed policy, only the metadata and
 	// SourceRef are used.
 	Policy *v1beta2.NetworkPolicy
-	// Name and Source stand for Policy.
+	// Name and Source replace Policy.
 	Name   string
 	Source PolicySource
 	// Removed says that the policy is gone.
@@ -81,6 +81,9 @@ type PolicyChange struct {
 	// SpanAdded and SpanRemoved are the enforcer keys that the policy begins and ceases to concern.
 	SpanAdded   []string
 	SpanRemoved []string
+	// SpanNumber, unless it is 0, says that all objects with the same one in the same Publish are
+	// new and have the same SpanAdded. Numbers are small.
+	SpanNumber uint32
 }
 
 // source returns the name of the policy and what makes it.
@@ -95,11 +98,12 @@ func (c *PolicyChange) source() (string, PolicySource) {
 type givenPolicy struct{ policy *v1beta2.NetworkPolicy }
 
 // Identity implements PolicySource.
-func (g givenPolicy) Identity() *v1beta2.NetworkPolicy {
-	return &v1beta2.NetworkPolicy{
+func (g givenPolicy) Identity(room *PolicyRoom) *v1beta2.NetworkPolicy {
+	room.Policy = v1beta2.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: g.policy.Name, UID: g.policy.UID, Generation: g.policy.Generation},
 		SourceRef:  g.policy.SourceRef,
 	}
+	return &room.Policy
 }
 
 // NetworkPolicy implements PolicySource.
@@ -118,15 +122,17 @@ type GroupChange struct {
 	// are members that left. A member that moves to another host is in both.
 	Added   []Member
 	Removed []Member
-	// SpanAdded and SpanRemoved are the enforcer keys that the group begins and ceases to concern.
+	// SpanAdded and SpanRemoved are the enforcer keys that the group begins and ceases to concern,
+	// SpanNumber is as in PolicyChange.
 	SpanAdded   []string
 	SpanRemoved []string
+	SpanNumber  uint32
 }
 
 // MemberKind is what a member is. The numeric order is the order in which kinds are listed.
 type MemberKind uint8
 
-// The kinds of members. KindNone is an address that stands for itself.
+// The kinds of members. KindNone is a plain address.
 const (
 	KindNone MemberKind = iota
 	KindExternalEntity
@@ -141,9 +147,9 @@ const (
 type Member interface {
 	// Reference says what the member is.
 	Reference() (kind MemberKind, namespace, name string)
-	// Place says whose the member of an applied-to group is: that of the enforcer with the key
-	// host, if that is empty nobody's, so that watches without key alone see it; everywhere is that
-	// of every key that the group concerns. Address groups do not ask.
+	// Place says which keys see the member of an applied-to group: the enforcer with the key host;
+	// if that is empty, only watches without key; with everywhere, every key that the group
+	// concerns. Address groups do not ask.
 	Place() (host string, everywhere bool)
 	// Shape returns the number of addresses, and how many bytes the names of the ports have with
 	// PortBytes for each port; Address returns one of the addresses, an IPv4 address as

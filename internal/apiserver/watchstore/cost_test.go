@@ -19,11 +19,11 @@ import (
 // takeOne takes the next event of a watch.
 func takeOne(t *testing.T, w *Watcher) Event {
 	t.Helper()
-	var one [1]Event
-	if _, err := w.Take(context.Background(), one[:]); err != nil {
+	events, err := w.Take(context.Background(), make([]Event, 1))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return one[0]
+	return events[0]
 }
 
 // TestManyReceiversShareOneObject: what is the same for all receivers is made once, and encoded
@@ -204,12 +204,13 @@ func TestReceiversWaitForOneThatMakesTheObject(t *testing.T) {
 					panicked.Add(1)
 				}
 			}()
-			var one [1]Event
-			if _, err := w.Take(context.Background(), one[:]); err != nil {
+			events, err := w.Take(context.Background(), make([]Event, 1))
+			if err != nil {
 				t.Error(err)
+				return
 			}
-			one[0].Object()
-			got[i] = one[0]
+			events[0].Object()
+			got[i] = events[0]
 		})
 	}
 	taking.Wait()

@@ -26,8 +26,8 @@
 // its object is made from: the object is made when its receiver asks for it, in the receiver's
 // scratch (View) or for good (Object). Policies and address groups are encoded once for all
 // receivers, and made once for all if more than few keys are concerned. Watches that begin with the
-// same list of them share a run, from which events are copied many at a time. Of an applied-to
-// group each receiver gets its own.
+// same list of them share a run, whose events are given to all of them. Of an applied-to group each
+// receiver gets its own.
 //
 // Store is safe for concurrent use. A Watcher has one receiver; Stop may be called from anywhere.
 // Objects that the store hands out are shared and must not be modified.

@@ -110,24 +110,15 @@ func (s *Store) whole(e *entry, key string, limit int) (object runtime.Object, l
 	return p, nil
 }
 
-// patched is what MODIFIED of a group carries.
-func (s *Store) patched(e *entry, revision uint64, added, removed []v1beta2.GroupMember) runtime.Object {
-	meta := e.meta(s.versions.of(revision).text)
-	if e.resource() == AddressGroups {
-		return &v1beta2.AddressGroupPatch{ObjectMeta: meta, AddedGroupMembers: added, RemovedGroupMembers: removed}
+// patchOf is what MODIFIED of a group carries, which is placed if it is an applied-to group.
+func patchOf(placed bool, meta metav1.ObjectMeta, added, removed []v1beta2.GroupMember) runtime.Object {
+	if placed {
+		return &v1beta2.AppliedToGroupPatch{ObjectMeta: meta, AddedGroupMembers: added, RemovedGroupMembers: removed}
 	}
-	return &v1beta2.AppliedToGroupPatch{ObjectMeta: meta, AddedGroupMembers: added, RemovedGroupMembers: removed}
+	return &v1beta2.AddressGroupPatch{ObjectMeta: meta, AddedGroupMembers: added, RemovedGroupMembers: removed}
 }
 
-// tombstone is what DELETED carries.
-func (e *entry) tombstone() *rendering {
-	switch e.resource() {
-	case AddressGroups:
-		return finished(&v1beta2.AddressGroup{ObjectMeta: e.meta(formatRevision(e.revision))})
-	case AppliedToGroups:
-		return finished(&v1beta2.AppliedToGroup{ObjectMeta: e.meta(formatRevision(e.revision))})
-	}
-	p := e.policy.Identity()
-	p.ResourceVersion = formatRevision(e.revision)
-	return finished(p)
+// tombstoneOf returns what DELETED of an object carries.
+func (s *Store) tombstoneOf(e *entry) *tombstone {
+	return &tombstone{header: s.headerOf(e), policy: e.policy, placed: e.members.placed}
 }

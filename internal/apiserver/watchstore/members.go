@@ -116,7 +116,7 @@ func (l *memberList) fill(members []Member) {
 	l.list = members
 }
 
-// at returns who stands for the identity of m at its place.
+// at returns the member with the identity of m at its place.
 func (l *memberList) at(m Member) Member {
 	if i, ok := slices.BinarySearchFunc(l.list, m, l.order); ok {
 		return l.list[i]
@@ -124,7 +124,8 @@ func (l *memberList) at(m Member) Member {
 	return nil
 }
 
-// touchedMember is what a change made of one identity in one place; nil means that nobody has it.
+// touchedMember is what a change made of one identity in one place; nil means that no member has
+// it.
 type touchedMember struct{ before, after Member }
 
 func (t touchedMember) either() Member {

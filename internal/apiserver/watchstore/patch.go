@@ -161,8 +161,8 @@ func (d *groupDiff) patch(key string) *memberPatch {
 	return d.cut(key, nil)
 }
 
-// cut is the change as key sees it who has been given the members up to one of them; nil stands for
-// all. It is nil if nothing changes.
+// cut is the change for a key that has received the members up to one of them; nil means all. It is
+// nil if nothing changes.
 func (d *groupDiff) cut(key string, upTo Member) *memberPatch {
 	sees := func(m Member) bool {
 		return m != nil && (!d.group.placed || visible(key, m)) && (upTo == nil || d.group.order(m, upTo) <= 0)

@@ -1,12 +1,16 @@
 package watchstore
 
+import "github.com/nephele-io/nephele/internal/table"
+
 // publication is one Publish under way.
 type publication struct {
 	*Store
 	// spans remembers what changes of spans came to: many objects make the same one, and are given
 	// it in the same slices.
 	spans map[spanChange]*span
-	// late are watchers of whom some have fallen too far behind.
+	// numbered are the spans of new objects, by number.
+	numbered []*span
+	// late are watchers that may have fallen too far behind.
 	late []*Watcher
 	told int
 }
@@ -43,16 +47,33 @@ func (p *publication) changedSpan(from *span, added, removed []string) *span {
 	return to
 }
 
+// newSpan returns the span of a new object with a number, unless that is 0.
+func (p *publication) newSpan(added []string, number uint32) *span {
+	if number == 0 {
+		return p.changedSpan(p.registry.empty, added, nil)
+	}
+	for int(number) >= len(p.numbered) {
+		p.numbered = table.Append(p.numbered, nil)
+	}
+	at := &p.numbered[number]
+	if *at == nil || (*at).gone {
+		*at = p.registry.changed(p.registry.empty, added, nil)
+	}
+	return *at
+}
+
 // place puts an entry, which is new if its span is nil, where the changes of its span move it, and
-// returns its former span.
-func (p *publication) place(t *objects, e *entry, added, removed []string) (before *span) {
+// returns its former span. The number is that of the span of a new one.
+func (p *publication) place(t *objects, e *entry, added, removed []string, number uint32) (before *span) {
 	before = e.span
+	var after *span
 	if before == nil {
 		p.born++
 		e.age, before = p.born, p.registry.empty
-		t.entries.Insert(t.entries.Hash(e.name), e)
+		after = p.newSpan(added, number)
+	} else {
+		after = p.changedSpan(before, added, removed)
 	}
-	after := p.changedSpan(before, added, removed)
 	if e.span == after {
 		return before
 	}
@@ -91,22 +112,26 @@ func (p *publication) change(c *Changes) {
 // manyEntries is how many entries are made at a time.
 const manyEntries = 64
 
-func (s *Store) newEntry(name string) *entry {
+// newEntry adds an entry whose name, of which it has the hash, is not there.
+func (s *Store) newEntry(t *objects, name string, hash uint32) *entry {
+	var e *entry
 	if s.ready {
-		return &entry{name: name}
+		e = &entry{}
+	} else {
+		if len(s.entries) == 0 {
+			s.entries = make([]entry, manyEntries)
+		}
+		e, s.entries = &s.entries[0], s.entries[1:]
 	}
-	if len(s.entries) == 0 {
-		s.entries = make([]entry, manyEntries)
-	}
-	e := &s.entries[0]
-	s.entries = s.entries[1:]
 	e.name = name
+	t.entries.Insert(hash, e)
 	return e
 }
 
 func (p *publication) changePolicy(t *objects, c *PolicyChange) {
 	name, source := c.source()
-	e := t.named(name)
+	hash := t.entries.Hash(name)
+	e := t.found(name, hash)
 	existed := e != nil
 	if c.Removed {
 		if existed {
@@ -118,16 +143,17 @@ func (p *publication) changePolicy(t *objects, c *PolicyChange) {
 		return
 	}
 	if !existed {
-		e = p.newEntry(name)
+		e = p.newEntry(t, name, hash)
 	}
 	e.policy, e.revision = source, p.revision
 	e.shared.Store(nil)
-	before := p.place(t, e, c.SpanAdded, c.SpanRemoved)
+	before := p.place(t, e, c.SpanAdded, c.SpanRemoved, c.SpanNumber)
 	p.tell(t, transition{entry: e, existed: existed, exists: true, before: before, after: e.span})
 }
 
 func (p *publication) changeGroup(t *objects, c *GroupChange) {
-	e := t.named(c.Name)
+	hash := t.entries.Hash(c.Name)
+	e := t.found(c.Name, hash)
 	existed := e != nil
 	if c.Deleted {
 		if existed {
@@ -140,7 +166,7 @@ func (p *publication) changeGroup(t *objects, c *GroupChange) {
 		return
 	}
 	if !existed {
-		e = p.newEntry(c.Name)
+		e = p.newEntry(t, c.Name, hash)
 		e.members.placed = t.resource == AppliedToGroups
 	}
 	e.setUID(c.UID)
@@ -152,7 +178,7 @@ func (p *publication) changeGroup(t *objects, c *GroupChange) {
 	} else {
 		e.members.fill(c.Added)
 	}
-	tr.before = p.place(t, e, c.SpanAdded, c.SpanRemoved)
+	tr.before = p.place(t, e, c.SpanAdded, c.SpanRemoved, c.SpanNumber)
 	tr.after = e.span
 	p.tell(t, tr)
 }
@@ -164,12 +190,12 @@ type transition struct {
 	before, after   *span
 	// diff is nil for policies and for objects that are new or gone.
 	diff *groupDiff
-	// tombstone is what those are given whom the object does not concern any more, once somebody
-	// is.
-	tombstone *rendering
+	// tombstone is sent to the watchers that the object does not concern any more; it is made when
+	// the first needs it.
+	tombstone *tombstone
 }
 
-// tell passes a transition to everybody whom it concerns.
+// tell passes a transition to every watcher that it concerns.
 func (p *publication) tell(t *objects, tr transition) {
 	if !p.ready || t.count == 0 {
 		return
@@ -198,7 +224,7 @@ func (p *publication) tellAll(watchers []*Watcher, key string, tr *transition, h
 		}
 	}
 	if had && !has && tr.tombstone == nil {
-		tr.tombstone = tr.entry.tombstone()
+		tr.tombstone = p.tombstoneOf(tr.entry)
 	}
 	p.told += len(watchers)
 	cutOff := false

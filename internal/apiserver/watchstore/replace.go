@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Replace publishes everything that there is to be, as a first Publish brings it, to a store that
-// has something already: what is the same is told nobody, and what is not brought goes away. All of
+// Replace publishes the whole wanted content, as a first Publish does, into a store that has
+// something already: nothing is sent for what is the same, and what is missing is deleted. All of
 // it is one step.
 func (s *Store) Replace(whole iter.Seq[Changes]) (told int) {
 	return s.PublishParts(s.differences(whole))

@@ -1,17 +1,20 @@
 package watchstore
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/watch"
 )
 
 // run is the list of objects that many watches begin with, as the events that they are given: made
-// once, and copied to each many at a time. There is none for applied-to groups, of which each key
-// is given its own members.
+// once, many at a time. There is none for applied-to groups, of which each key is given its own
+// members.
 type run struct {
-	// pieces are made when somebody comes to them.
+	// pieces are made when a receiver comes to them, by one at a time: a thousand come to the same
+	// piece at once.
 	pieces []atomic.Pointer[piece]
+	making sync.Mutex
 }
 
 // piece is a part of a run as it is at a revision. Without events it has an object that does not
@@ -32,19 +35,17 @@ func newRun(objects int) *run {
 	return &run{pieces: make([]atomic.Pointer[piece], (objects+pieceLength-1)/pieceLength)}
 }
 
-// takeRun writes as many of the next events of what the watch begins with as fit, are next to each
-// other and are the same for all who begin with it. It returns their number.
-func (w *Watcher) takeRun(into []Event) (n int) {
-	for n < len(into) && w.at < len(w.first) {
-		events := w.store.pieceOf(w.run, w.first, w.at/pieceLength)
-		taken := copy(into[n:], events[min(w.at%pieceLength, len(events)):])
-		if taken == 0 {
-			break
-		}
-		n += taken
-		w.at += taken
+// takeRun returns some of the next events of what the watch begins with, at most that many, if they
+// are the same for all who begin with it.
+func (w *Watcher) takeRun(most int) []Event {
+	if w.at == len(w.first) {
+		return nil
 	}
-	return n
+	events := w.store.pieceOf(w.run, w.first, w.at/pieceLength)
+	events = events[min(w.at%pieceLength, len(events)):]
+	events = events[:min(most, len(events)):len(events)]
+	w.at += len(events)
+	return events
 }
 
 // pieceOf returns the events of a piece. It needs the store locked for reading.
@@ -52,12 +53,17 @@ func (s *Store) pieceOf(r *run, first []*entry, number int) []Event {
 	if p := r.pieces[number].Load(); p != nil && p.revision == s.revision {
 		return p.events
 	}
+	r.making.Lock()
+	defer r.making.Unlock()
+	if p := r.pieces[number].Load(); p != nil && p.revision == s.revision {
+		return p.events
+	}
 	from := number * pieceLength
 	part := first[from:min(from+pieceLength, len(first))]
 	p := &piece{revision: s.revision, events: make([]Event, len(part))}
 	for i, e := range part {
-		r := s.render(e)
-		if r.last != nil {
+		r, last := s.render(e)
+		if last != nil {
 			p.events = nil
 			break
 		}

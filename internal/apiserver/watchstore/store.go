@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/table"
 )
 
@@ -71,7 +70,7 @@ type Store struct {
 	// as receivers get them, for the others that need them.
 	unread atomic.Int64
 	due    atomic.Int64
-	// attendance is told of watches on policies that begin.
+	// attendance gets watches on policies that begin.
 	attendance atomic.Pointer[func(key string)]
 	published  atomic.Uint64 // set last: due counts all that it brought
 	rendering  sync.Mutex
@@ -80,7 +79,7 @@ type Store struct {
 	runs []*run
 }
 
-// objects holds those of one kind, by name, and those who watch all of them.
+// objects holds the objects of one kind, by name, and the watchers of all of them.
 type objects struct {
 	resource Resource
 	kind     int
@@ -95,7 +94,11 @@ func (t *objects) named(name string) *entry {
 	if t.entries.Len() == 0 { // the first Hash of a Table changes it, and readers hold no lock for that
 		return nil
 	}
-	return t.entries.Find(t.entries.Hash(name), func(e *entry) bool { return e.name == name })
+	return t.found(name, t.entries.Hash(name))
+}
+
+func (t *objects) found(name string, hash uint32) *entry {
+	return t.entries.Find(hash, func(e *entry) bool { return e.name == name })
 }
 
 // New returns an empty store that waits for its first Publish.
@@ -273,7 +276,7 @@ func (s *Store) Watchers(r Resource) int {
 }
 
 // Progress returns the revision that was published last, and by how many changed objects its
-// receivers are behind it, all together. It waits for nobody, and may be called after every event.
+// receivers are behind it, all together. It never waits, and may be called after every event.
 func (s *Store) Progress() (revision uint64, behind int) {
 	revision = s.published.Load()
 	return revision, int(s.due.Load())
@@ -371,23 +374,23 @@ func (s *Store) Get(r Resource, name string) (runtime.Object, bool, error) {
 	return object, true, nil
 }
 
-// render returns a policy or an address group as all receivers get it. It needs the store locked
-// for reading.
-func (s *Store) render(e *entry) *rendering {
-	r := e.shared.Load()
+// render returns a policy or an address group as all receivers get it, and the last member in it if
+// there are more. It needs the store locked for reading.
+func (s *Store) render(e *entry) (r *rendering, last Member) {
+	r = e.shared.Load()
 	if r == nil {
 		r = s.newRendering(e)
 		var first bool
 		if r, first = sharedAt(&e.shared, r); first {
 			s.rendering.Lock()
-			s.rendered = append(s.rendered, e)
+			s.rendered = table.Append(s.rendered, e)
 			s.rendering.Unlock()
 		}
 	}
 	if r.policy == nil && r.members == nil { // nothing to make it from later
-		r.fill(func() { r.whole, r.last = s.whole(e, "", s.maxEventBytes) })
+		last = r.whole(func() (runtime.Object, Member) { return s.whole(e, "", s.maxEventBytes) }).last
 	}
-	return r
+	return r, last
 }
 
 func (s *Store) newRendering(e *entry) *rendering {
@@ -400,14 +403,12 @@ func (s *Store) newRendering(e *entry) *rendering {
 
 // renderPatch returns a patch as all receivers get it who are due the same.
 func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
-	r := p.shared.Load()
-	if r == nil {
-		r, _ = sharedAt(&p.shared, &rendering{})
+	if r := p.shared.Load(); r != nil {
+		return r
 	}
-	r.fill(func() {
-		added, removed := p.lists()
-		r.whole = s.patched(e, p.revision, added, removed)
-	})
+	r := &rendering{header: s.headerOf(e), patch: p, placed: e.members.placed, few: len(p.changes) <= maxRoom && len(e.span.keys) <= fewKeys}
+	r.version = s.versions.of(p.revision)
+	r, _ = sharedAt(&p.shared, r)
 	return r
 }
 
@@ -435,22 +436,4 @@ func (s *Store) trimRendered() {
 		s.rendered[i] = nil
 	}
 	s.rendered = s.rendered[:0]
-}
-
-// emptyObject is the object of a BOOKMARK.
-func emptyObject(r Resource, revision uint64) runtime.Object {
-	switch r {
-	case AddressGroups:
-		o := &v1beta2.AddressGroup{}
-		o.ResourceVersion = Position(revision)
-		return o
-	case AppliedToGroups:
-		o := &v1beta2.AppliedToGroup{}
-		o.ResourceVersion = Position(revision)
-		return o
-	default:
-		o := &v1beta2.NetworkPolicy{}
-		o.ResourceVersion = Position(revision)
-		return o
-	}
 }

@@ -77,7 +77,7 @@ type delivery struct {
 	// if it has all.
 	upTo Member
 	// tombstone is what DELETED carries for drop and replace.
-	tombstone *rendering
+	tombstone *tombstone
 }
 
 // Key returns the enforcer key that the watch is for; empty means everything.
@@ -89,34 +89,36 @@ func (w *Watcher) Resource() Resource { return w.resource }
 // Next waits for the next event. It fails with ErrCutOff, ErrStopped or the error of ctx.
 func (w *Watcher) Next(ctx context.Context) (watch.Event, error) {
 	var one [1]Event
-	if _, err := w.Take(ctx, one[:]); err != nil {
+	events, err := w.Take(ctx, one[:])
+	if err != nil {
 		return watch.Event{}, err
 	}
-	return watch.Event{Type: one[0].Type, Object: one[0].Object()}, nil
+	return watch.Event{Type: events[0].Type, Object: events[0].Object()}, nil
 }
 
 // TryNext returns the next event if there is one. It fails with ErrCutOff or ErrStopped.
 func (w *Watcher) TryNext() (watch.Event, bool, error) {
 	var one [1]Event
-	if n, err := w.TryTake(one[:]); n == 0 {
+	events, err := w.TryTake(one[:])
+	if len(events) == 0 {
 		return watch.Event{}, false, err
 	}
-	return watch.Event{Type: one[0].Type, Object: one[0].Object()}, true, nil
+	return watch.Event{Type: events[0].Type, Object: events[0].Object()}, true, nil
 }
 
-// Take waits for events, writes as many as there are and fit into the buffer, and returns their
-// number, which is at least one. It fails like Next.
-func (w *Watcher) Take(ctx context.Context, into []Event) (int, error) {
+// Take waits for events and returns some, at least one and no more than fit into the buffer: in the
+// buffer, or where other receivers are given them too. They must not be modified. It fails like
+// Next.
+func (w *Watcher) Take(ctx context.Context, into []Event) ([]Event, error) {
 	for {
 		if !w.drained {
-			n, err := w.TryTake(into)
-			w.drained = err == nil && n < len(into)
-			if n > 0 || err != nil {
-				return n, err
+			events, err := w.TryTake(into)
+			if len(events) > 0 || err != nil {
+				return events, err
 			}
 		}
 		if err := w.await(ctx); err != nil {
-			return 0, err
+			return nil, err
 		}
 		w.drained = false
 	}
@@ -138,24 +140,26 @@ func (w *Watcher) await(ctx context.Context) error {
 	return nil
 }
 
-// TryTake is Take that does not wait; it returns 0 if there is nothing. It fails like TryNext.
-func (w *Watcher) TryTake(into []Event) (int, error) {
+// TryTake is Take that does not wait; it returns none if there is nothing. It fails like TryNext.
+func (w *Watcher) TryTake(into []Event) (events []Event, err error) {
 	w.store.mu.RLock()
 	defer w.store.mu.RUnlock()
 	if w.ended != nil {
-		return 0, w.ended
+		return nil, w.ended
 	}
-	n, due, unread := 0, w.due.len(), w.unread()
+	due, unread := w.due.len(), w.unread()
 	if w.run != nil && due == 0 {
-		n = w.takeRun(into)
+		events = w.takeRun(len(into))
 	}
-	for n < len(into) {
-		event, ok := w.deliver()
-		if !ok {
-			break
+	if len(events) == 0 {
+		for events = into[:0]; len(events) < len(into); {
+			event, ok := w.deliver()
+			if !ok {
+				w.drained = true
+				break
+			}
+			events = append(events, event)
 		}
-		into[n] = event
-		n++
 	}
 	if done := due - w.due.len(); done != 0 {
 		w.store.due.Add(int64(-done))
@@ -166,7 +170,7 @@ func (w *Watcher) TryTake(into []Event) (int, error) {
 			w.store.trimRendered()
 		}
 	}
-	return n, nil
+	return events, nil
 }
 
 // deliver returns the next event, or false if there is none.
@@ -176,13 +180,13 @@ func (w *Watcher) deliver() (Event, bool) {
 			return event, true
 		}
 		w.beginning, w.first, w.run, w.at = false, nil, nil, 0
-		return Event{Type: watch.Bookmark, ready: emptyObject(w.resource, w.revision)}, true
+		return Event{Type: watch.Bookmark, source: &bookmark{w.resource, w.revision}}, true
 	}
 	for next := w.due.first(); next != nil; next = w.due.first() {
 		if next.step == replace {
 			gone := next.tombstone
 			next.delivery = delivery{step: add}
-			return gone.event(watch.Deleted), true
+			return Event{Type: watch.Deleted, source: gone}, true
 		}
 		d := w.due.pop()
 		switch d.step {
@@ -197,7 +201,7 @@ func (w *Watcher) deliver() (Event, bool) {
 				return event, true
 			}
 		case drop:
-			return d.tombstone.event(watch.Deleted), true
+			return Event{Type: watch.Deleted, source: d.tombstone}, true
 		}
 	}
 	return Event{}, false
@@ -236,15 +240,16 @@ func (w *Watcher) added(e *entry) (event Event, last Member) {
 		object, last := w.store.whole(e, w.name, w.store.maxEventBytes)
 		return Event{Type: watch.Added, ready: object}, last
 	}
-	r := w.store.render(e)
-	return r.event(watch.Added), r.last
+	r, last := w.store.render(e)
+	return r.event(watch.Added), last
 }
 
 // modified is MODIFIED with as much of what is due as fits; the rest becomes due again, behind
 // everything else. It is false if there is nothing to tell.
 func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
 	if e.resource() == NetworkPolicies {
-		return w.store.render(e).event(watch.Modified), true
+		r, _ := w.store.render(e)
+		return r.event(watch.Modified), true
 	}
 	limit := w.store.maxEventBytes
 	switch {
@@ -255,7 +260,8 @@ func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
 		if last != nil {
 			w.due.put(e, delivery{step: modify, upTo: last})
 		}
-		return Event{Type: watch.Modified, ready: w.store.patched(e, e.revision, members, nil)}, len(members) > 0
+		h := w.store.headerOf(e)
+		return Event{Type: watch.Modified, ready: patchOf(e.members.placed, h.meta(), members, nil)}, len(members) > 0
 	}
 	first, rest := d.patch.split(limit)
 	if rest != nil || d.upTo != nil {
@@ -351,7 +357,7 @@ func (w *Watcher) changed(e *entry, diff *groupDiff, p *memberPatch) error {
 }
 
 // left: the object has ceased to concern the key.
-func (w *Watcher) left(e *entry, tombstone *rendering) error {
+func (w *Watcher) left(e *entry, tombstone *tombstone) error {
 	d := w.due.find(e)
 	switch {
 	case d == nil && w.awaits(e):

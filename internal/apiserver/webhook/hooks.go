@@ -32,8 +32,8 @@ type Hook struct {
 }
 
 // Hooks returns all webhooks. They have the names and paths that they have with an Antrea
-// Controller; the two mutating ones of groups are ours: that of ClusterGroups stands for Antrea's
-// conversion of v1alpha2, the other changes nothing.
+// Controller. Two mutating ones are ours: the hook of ClusterGroups replaces Antrea's conversion of
+// v1alpha2, the hook of Groups changes nothing.
 func Hooks() []Hook {
 	changes := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	hook := func(name, path, resource string, scope admissionregistrationv1.ScopeType, decide func(context.Context, *states, *question) answer) Hook {

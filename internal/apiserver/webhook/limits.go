@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Timeout is how long an answer may take. kube-apiserver is told to wait no longer.
+// Timeout is how long an answer may take. The registration tells kube-apiserver to wait no longer.
 const Timeout = 5 * time.Second
 
 // What may be asked. By default anybody who reaches the port may ask, so what all questions
@@ -145,7 +145,7 @@ func (l *limits) shrink(held, work int64) {
 
 // readBody reads the whole body, of which the size is known or bounded, unless it takes too long.
 func readBody(w http.ResponseWriter, r *http.Request, size int64) ([]byte, error) {
-	// Connections that know no deadlines do without: those of tests.
+	// Connections without deadlines, as in tests, do without.
 	control := http.NewResponseController(w)
 	timed := control.SetReadDeadline(time.Now().Add(readTime)) == nil
 	var body bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// maxTold is how many faults of one object are told: enough to go on with, few enough that the
-// answer is never large.
+// maxTold is how many faults of one object an answer names: enough to go on with, few enough that
+// the answer is never large.
 const maxTold = 50
 
 // maxMessage and maxCause are how long, in bytes, the message about all faults and that about one
@@ -32,7 +32,7 @@ type question struct {
 	object, old []byte
 }
 
-// answer is what it is told. Without errs and err the object is accepted.
+// answer is the response to one review. Without errs and err the object is accepted.
 type answer struct {
 	// errs are what is wrong with the object; form says that it is the form, which is otherwise for
 	// the schema to refuse.

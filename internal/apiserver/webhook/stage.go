@@ -9,7 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// StageErrors says what is wrong with the stage of an Antrea policy. A value that nobody knows is
+// StageErrors returns what is wrong with the stage of an Antrea policy. An unknown value is
 // refused: its author believes that the policy is not enforced, and it would be.
 func StageErrors(annotations map[string]string) []policy.FieldError {
 	value, given := annotations[cloudv1alpha1.AnnotationStage]

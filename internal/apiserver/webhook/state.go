@@ -99,7 +99,7 @@ type Reading struct {
 	client.Reader
 	// Live says that it reads from the API, in pages.
 	Live bool
-	// Proven says that only kube-apiserver is answered, so that whoever gets a warning may write
+	// Proven says that only kube-apiserver is answered, so that the receiver of a warning may write
 	// the policy that it is about.
 	Proven bool
 }

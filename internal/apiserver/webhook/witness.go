@@ -4,11 +4,12 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// Witness is told who is let change what. It is called before the answer is given, must not make it
-// wait, and is told by whoever may ask: give one only where nobody but kube-apiserver is answered.
+// Witness gets the users of admitted changes. It is called before the answer is given, and must not
+// make it wait. Any caller of the webhooks can reach it, so give one only where no caller but
+// kube-apiserver is answered.
 type Witness interface {
-	// Admitted tells of an object in JSON, as it is about to be stored unless somebody else refuses
-	// it, and of the name of the user.
+	// Admitted reports an object in JSON, as it is about to be stored unless another webhook
+	// refuses it, and the name of the user.
 	Admitted(group, resource string, object []byte, user string)
 	// Deleted tells the same of an object that is about to be deleted.
 	Deleted(group, resource string, object []byte, user string)

@@ -20,8 +20,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/disk"
+	"github.com/nephele-io/nephele/internal/agent/fqdn"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
+	"github.com/nephele-io/nephele/internal/agent/packetlog"
+	"github.com/nephele-io/nephele/internal/agent/pods"
+	"github.com/nephele-io/nephele/internal/agent/services"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -85,7 +91,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.probes, "probe", nil, `what must be reachable from this host whatever policies say: "tcp HOST:PORT" or a URL; may be repeated. `+
 		"A change with which it is not for a minute is taken back")
 	flags.StringVar(&f.logFile, "log-file", defaultAgentLog, "file for what policies want logged; it is rotated at 100 MB, and three old ones are kept. Empty: nothing is logged")
-	flags.StringVar(&f.logFormat, "log-format", string(agent.LogJSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
+	flags.StringVar(&f.logFormat, "log-format", string(packetlog.JSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
 	flags.BoolVar(&f.recordFlows, "flows", true, `tell the controller of every connection and of what is denied, for "nephele flows"`)
 	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and to everybody who reaches it; 0 for none")
 	flags.StringVar(&f.dnsService, "dns-service", defaultDNSService, "with --node, the Service NAMESPACE/NAME that Pods ask about names; empty for none. Who answers behind it is believed")
@@ -239,7 +245,7 @@ func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
-	store, err := agent.OpenStore(f.stateDir)
+	store, err := disk.Open(f.stateDir)
 	if err != nil {
 		return agent.Options{}, err
 	}
@@ -247,7 +253,7 @@ func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
-	connections, err := kernel.OpenConnections()
+	connections, err := conntrack.Open()
 	if err != nil {
 		return agent.Options{}, err
 	}
@@ -328,17 +334,24 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		if o.Pods, err = f.pods(cluster, policies, log); err != nil {
 			return err
 		}
-		o.Services = agent.NewServices(cluster)
+		o.Services = services.FollowFrontends(cluster)
 		o.Computed, o.Essential = policies.KnowsPod, f.cni.essential
 		if o.Network, err = f.makesNetwork(cluster, log); err != nil {
 			return err
 		}
+		leaving, err := f.egresses(cluster, o.Network, policies, log)
+		if err != nil {
+			return err
+		}
+		if leaving != nil {
+			follow = append(follow, leaving.Run)
+		}
 		switch {
 		case f.network.mode == string(network.PolicyOnly):
 		case f.network.services == servicesOwn:
-			o.Balancing = agent.NewBalancing(f.kubeNode, cluster)
+			o.Balancing = services.NewBalancing(f.kubeNode, cluster)
 		default:
-			o.Balancing = agent.NewHostPorts(f.kubeNode)
+			o.Balancing = services.NewHostPorts(f.kubeNode)
 		}
 		chained, err := f.cni.chaining(socket, log)
 		if err != nil {
@@ -366,7 +379,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		}
 		o.Yield = yield(f)
 	}
-	o.Names = agent.NewNames(agent.NamesOptions{Resolvers: resolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})
+	o.Names = fqdn.New(fqdn.Options{Resolvers: resolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})
 	if o.PacketLog, err = f.packetLog(); err != nil {
 		return err
 	}
@@ -457,7 +470,7 @@ func newAgentLoadCommand() *cobra.Command {
 			// There is no network to look anything up.
 			flows.Servers = func() ([]string, error) { return nil, nil }
 			if f.kubeNode != "" {
-				o.Pods, o.Services = agent.KeptPods(), agent.KeptServices()
+				o.Pods, o.Services = pods.Kept(), services.KeptFrontends()
 			}
 			o.Failsafe, o.Reports, o.Follower.Clock = flows.All, nil, o.Clock
 			return agent.New(o).Load(cmd.Context())

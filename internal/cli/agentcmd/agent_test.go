@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
@@ -62,7 +63,7 @@ func TestAgentStatusAndInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dhcp := nft.Failsafe{Name: "DHCP", Protocol: nft.UDP, SourcePort: 67, Port: 68, CIDRs: ssh.CIDRs}
+	dhcp := nft.Failsafe{Name: "DHCP", Protocol: ruleset.UDP, SourcePort: 67, Port: 68, CIDRs: ssh.CIDRs}
 	s := &agent.Status{Key: "vms/web", State: agent.StateFailing, Error: "no room", Failsafe: []nft.Failsafe{ssh, dhcp}, Foreign: []string{"ufw"}, Policies: []agent.PolicyState{
 		{Policy: v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Generation: 2, Message: "because"},
 	}}

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/internal/agent"
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
@@ -204,15 +204,15 @@ func agentQuestion(from, to, protocol string, port uint16) (agent.Question, erro
 	}
 	switch strings.ToLower(protocol) {
 	case "tcp":
-		q.Protocol = nft.TCP
+		q.Protocol = ruleset.TCP
 	case "udp":
-		q.Protocol = nft.UDP
+		q.Protocol = ruleset.UDP
 	case "sctp":
-		q.Protocol = nft.SCTP
+		q.Protocol = ruleset.SCTP
 	case "icmp":
-		q.Protocol, q.Type = nft.ICMP, 8
+		q.Protocol, q.Type = ruleset.ICMP, 8
 		if q.Peer.Is6() {
-			q.Protocol, q.Type = nft.ICMPv6, 128
+			q.Protocol, q.Type = ruleset.ICMPv6, 128
 		}
 		return q, nil
 	default:

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,7 +27,7 @@ import (
 
 // cluster is the cluster of a Node as its agent follows it. The clientset of client-go would do,
 // but knows every kind that there is, and the agent would hold all of them in memory.
-type cluster struct{ core, discovery, antrea, antreaAlpha *rest.RESTClient }
+type cluster struct{ core, discovery, coordination, antrea, antreaAlpha *rest.RESTClient }
 
 // ofNode returns the cluster of the Node.
 func (f *agentFlags) ofNode() (*cluster, error) {
@@ -43,7 +44,8 @@ func (f *agentFlags) ofNode() (*cluster, error) {
 
 func newCluster(given *rest.Config) (*cluster, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	kinds := runtime.SchemeBuilder{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme}
+	if err := kinds.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	cfg := rest.CopyConfig(given)
@@ -60,7 +62,8 @@ func newCluster(given *rest.Config) (*cluster, error) {
 	discovery, err2 := client("/apis", discoveryv1.SchemeGroupVersion)
 	antrea, err3 := client("/apis", v1beta1.GroupVersion())
 	antreaAlpha, err4 := client("/apis", v1alpha1.GroupVersion())
-	return &cluster{core, discovery, antrea, antreaAlpha}, errors.Join(err1, err2, err3, err4)
+	coordination, err5 := client("/apis", coordinationv1.SchemeGroupVersion)
+	return &cluster{core, discovery, coordination, antrea, antreaAlpha}, errors.Join(err1, err2, err3, err4, err5)
 }
 
 // Follow implements agent.Cluster.
@@ -69,6 +72,8 @@ func (c *cluster) Follow(of schema.GroupVersionResource, namespace string, only 
 	switch of.GroupVersion() {
 	case discoveryv1.SchemeGroupVersion:
 		client = c.discovery
+	case coordinationv1.SchemeGroupVersion:
+		client = c.coordination
 	case v1beta1.GroupVersion():
 		client = c.antrea
 	case v1alpha1.GroupVersion():

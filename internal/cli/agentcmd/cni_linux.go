@@ -29,7 +29,7 @@ const (
 	provideInterval = time.Second
 )
 
-// cniFlags are those of the CNI plugin.
+// cniFlags are the flags of the CNI plugin.
 type cniFlags struct {
 	confDir, binDir, program string
 	whenAway                 string

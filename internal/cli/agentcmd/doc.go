@@ -1,10 +1,10 @@
-// Package agentcmd are the commands of hosts with an agent: "nephele agent" and what is below it,
+// Package agentcmd holds the commands of hosts with an agent: "nephele agent" and its sub-commands,
 // which are also the program nephele-agent.
 //
-// It owns their flags, the configuration file of the agent, what the agent prints, and how a host
-// gets and renews its credentials. What is enforced and how belongs to package agent, credentials
-// to package credential. A command runs once.
+// It owns their flags, the configuration file of the agent, what the agent prints, and when a host
+// gets and renews its credentials. Enforcement belongs to package agent, credentials to package
+// credential. A command runs once.
 //
-// What it imports, every host with an agent has in its memory: no SDK of a cloud, no clientset, no
-// server of an API. A test at the root checks that.
+// Every host with an agent holds in its memory what this package imports: so no SDK of a cloud, no
+// clientset, no server of an API. A test of test/house checks that.
 package agentcmd

@@ -13,15 +13,18 @@ import (
 	"k8s.io/utils/clock"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/fqdn"
 	"github.com/nephele-io/nephele/internal/agent/localpods"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
+	"github.com/nephele-io/nephele/internal/agent/packetlog"
+	"github.com/nephele-io/nephele/internal/agent/pods"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 )
 
 // learnNames learns the addresses of names until ctx ends. Policies are enforced also where that
 // fails.
-func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
+func learnNames(ctx context.Context, n *fqdn.Names, log logr.Logger) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { n.Run(ctx) })
@@ -39,7 +42,7 @@ func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
 }
 
 // pods returns what follows the Pods of the Node.
-func (f *agentFlags) pods(c *cluster, served localpods.Server, log logr.Logger) (*agent.Pods, error) {
+func (f *agentFlags) pods(c *cluster, served localpods.Server, log logr.Logger) (*pods.Pods, error) {
 	var ranges []netip.Prefix
 	for _, text := range f.podRanges {
 		r, err := netip.ParsePrefix(text)
@@ -52,15 +55,15 @@ func (f *agentFlags) pods(c *cluster, served localpods.Server, log logr.Logger) 
 	if err != nil {
 		return nil, err
 	}
-	local := localpods.New(localpods.Options{Server: served, Cluster: agent.OfNode(c, f.kubeNode), Node: f.kubeNode, Clock: clock.RealClock{}, Log: log.WithName("pods")})
-	return agent.NewPods(agent.PodsOptions{
-		Node: f.kubeNode, Cluster: c, Local: local, Ranges: ranges, Own: kernel.LocalAddresses,
+	local := localpods.New(localpods.Options{Server: served, Cluster: pods.OfNode(c, f.kubeNode), Node: f.kubeNode, Clock: clock.RealClock{}, Log: log.WithName("pods")})
+	return pods.New(pods.Options{
+		Node: f.kubeNode, Cluster: c, Local: local, Ranges: ranges, Own: conntrack.LocalAddresses,
 		Bypass: wiring.Bypass, Bridge: wiring.Bridge, Settings: wiring.Settings, IPVS: wiring.IPVS, Log: log.WithName("pods"),
 	}), nil
 }
 
 // clusterResolvers returns what follows who answers Pods about names; nil if that is not wanted.
-func (f *agentFlags) clusterResolvers(c *cluster) (*agent.ClusterResolvers, error) {
+func (f *agentFlags) clusterResolvers(c *cluster) (*fqdn.ClusterResolvers, error) {
 	if f.dnsService == "" {
 		return nil, nil
 	}
@@ -68,11 +71,11 @@ func (f *agentFlags) clusterResolvers(c *cluster) (*agent.ClusterResolvers, erro
 	if !ok || namespace == "" || name == "" {
 		return nil, fmt.Errorf("--dns-service %q: want NAMESPACE/NAME", f.dnsService)
 	}
-	return agent.NewClusterResolvers(c, namespace, name), nil
+	return fqdn.FollowResolvers(c, namespace, name), nil
 }
 
-// withCluster returns the resolvers of the host and those of the cluster.
-func withCluster(own func() ([]netip.Addr, error), cluster *agent.ClusterResolvers) func() ([]netip.Addr, error) {
+// withCluster returns the resolvers of the host and of the cluster.
+func withCluster(own func() ([]netip.Addr, error), cluster *fqdn.ClusterResolvers) func() ([]netip.Addr, error) {
 	return func() ([]netip.Addr, error) {
 		found, err := own()
 		behind, missing := cluster.Addresses()
@@ -81,21 +84,21 @@ func withCluster(own func() ([]netip.Addr, error), cluster *agent.ClusterResolve
 }
 
 // packetLog returns what writes the log; nil for none.
-func (f *agentFlags) packetLog() (*agent.PacketLog, error) {
-	format := agent.LogFormat(f.logFormat)
+func (f *agentFlags) packetLog() (*packetlog.Log, error) {
+	format := packetlog.Format(f.logFormat)
 	switch {
-	case format != agent.LogJSON && format != agent.LogAntrea:
-		return nil, fmt.Errorf("--log-format %q: want %q or %q", f.logFormat, agent.LogJSON, agent.LogAntrea)
+	case format != packetlog.JSON && format != packetlog.Antrea:
+		return nil, fmt.Errorf("--log-format %q: want %q or %q", f.logFormat, packetlog.JSON, packetlog.Antrea)
 	case f.logFile == "":
 		return nil, nil
 	}
 	out := &lumberjack.Logger{Filename: f.logFile, MaxSize: 100, MaxBackups: 3} // of mode 0600
-	return &agent.PacketLog{Host: f.key(), Format: format, Out: out, Clock: clock.RealClock{}}, nil
+	return &packetlog.Log{Host: f.key(), Format: format, Out: out, Clock: clock.RealClock{}}, nil
 }
 
 // followLog receives what rules log until ctx ends, and has written what policies want logged and
 // recorded what was denied. Each of the two may be nil. Policies are enforced also where it fails.
-func followLog(ctx context.Context, l *agent.PacketLog, t *traffic.Recorder, log logr.Logger) {
+func followLog(ctx context.Context, l *packetlog.Log, t *traffic.Recorder, log logr.Logger) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if l != nil {
@@ -132,12 +135,12 @@ func recordTraffic(ctx context.Context, t *traffic.Recorder, key string, send fu
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		t.Run(ctx, kernel.Accounting, func(ctx context.Context, r *analysis.TrafficReport) error {
+		t.Run(ctx, conntrack.Accounting, func(ctx context.Context, r *analysis.TrafficReport) error {
 			r.Name = key
 			return send(ctx, r)
 		})
 	})
-	r, err := kernel.OpenEvents()
+	r, err := conntrack.OpenEvents()
 	if err == nil {
 		stop := context.AfterFunc(ctx, r.Close)
 		defer stop()

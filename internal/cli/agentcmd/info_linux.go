@@ -23,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
@@ -237,7 +238,7 @@ func networkOf(s *agent.Status) *network.Status {
 	return &out
 }
 
-// fillNetwork tells of the network of the Node, where the agent makes it.
+// fillNetwork reports the network of the Node, where the agent makes it.
 func fillNetwork(info *v1beta1.AntreaAgentInfo, n *network.Status) {
 	info.NetworkInfo = v1beta1.NetworkInfo{}
 	delete(info.Annotations, cloudv1alpha1.AnnotationNetwork)
@@ -256,7 +257,7 @@ func fillNetwork(info *v1beta1.AntreaAgentInfo, n *network.Status) {
 	}
 }
 
-// failsafeText is what the agent tells of its failsafe flows, without those of one source port
+// failsafeText is what the agent reports its failsafe flows, without those of one source port
 // (DHCP), of which questions know nothing.
 func failsafeText(flows []nft.Failsafe) string {
 	told := []cloudv1alpha1.FailsafeFlow{}
@@ -266,10 +267,10 @@ func failsafeText(flows []nft.Failsafe) string {
 		}
 		port := int32(f.Port)
 		t := cloudv1alpha1.FailsafeFlow{Direction: "Ingress", Protocol: "TCP", Port: &port}
-		if f.Direction == nft.Egress {
+		if f.Direction == ruleset.Egress {
 			t.Direction = "Egress"
 		}
-		if f.Protocol == nft.UDP {
+		if f.Protocol == ruleset.UDP {
 			t.Protocol = "UDP"
 		}
 		for _, c := range f.CIDRs[:min(len(f.CIDRs), mostFailsafe)] {

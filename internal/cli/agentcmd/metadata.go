@@ -20,7 +20,7 @@ const (
 	metadataLimit = 10 * time.Second
 )
 
-// Where AWS opens a session of version 2, and what it tells of this machine then.
+// Where AWS opens a session of version 2, and what it reports this machine then.
 const (
 	sessionURL  = "http://169.254.169.254/latest/api/token"
 	instanceURL = "http://169.254.169.254/latest/dynamic/instance-identity/"
@@ -66,7 +66,7 @@ func attestedByAzure(ctx context.Context, nonce string) (identity.Proof, error) 
 }
 
 // askMetadata sends a request to the metadata service, with a header. It is in the host, behind no
-// proxy, and nobody else answers for it. credential.ErrNotYet is wrapped by errors of a service
+// proxy, and no one else answers for it. credential.ErrNotYet is wrapped by errors of a service
 // that may answer later.
 func askMetadata(ctx context.Context, method, url, header, value string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)

@@ -11,16 +11,16 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 
-	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/network/links"
+	"github.com/nephele-io/nephele/internal/agent/nodenetwork"
 )
 
 // defaultHostLocal is where the plugin host-local keeps which addresses it has given.
 const defaultHostLocal = "/var/lib/cni/networks"
 
-// networkFlags are those of the network of a Node.
+// networkFlags are the flags of the network of a Node.
 type networkFlags struct {
 	mode      string
 	port      uint16
@@ -75,7 +75,7 @@ func (f *networkFlags) config() (network.Config, error) {
 
 // makesNetwork returns what makes the network of the Node, or encrypts what is between Nodes; nil
 // where another CNI plugin makes it, and nothing is encrypted.
-func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, error) {
+func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*nodenetwork.Network, error) {
 	config, err := f.network.config()
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, 
 	if err != nil {
 		return nil, err
 	}
-	var keys agent.Keys
+	var keys nodenetwork.Keys
 	switch {
 	case config.Encrypts() && f.seal == nil:
 		return nil, errors.New("--network-encryption " + f.network.encryption + ": this program cannot encrypt; the program nephele-agent can")
@@ -105,7 +105,7 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, 
 	if dir := f.network.hostLocal; dir != "" {
 		reserved = func() ([]cni.Reserved, error) { return cni.ReadHostLocal(dir) }
 	}
-	return agent.NewNetwork(agent.NetworkOptions{
+	return nodenetwork.New(nodenetwork.Options{
 		Node: f.kubeNode, Cluster: c, Config: config, Links: kernel, Reserved: reserved, Listen: links.ListenWhole, Clock: clock.RealClock{},
 		Keys: keys, Publish: func(ctx context.Context, key string) error { return c.publishKey(ctx, f.kubeNode, key) }, Log: log.WithName("network"),
 	}), nil

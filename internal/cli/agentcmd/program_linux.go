@@ -7,8 +7,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 
-	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/network/links"
+	"github.com/nephele-io/nephele/internal/agent/nodenetwork"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
@@ -17,7 +17,7 @@ const ProgramName = "nephele-agent"
 
 // Sealing opens what encrypts packets between Nodes: the keys of the Node, in a directory, and the
 // device of WireGuard in a kernel.
-type Sealing func(stateDir string, kernel *links.Kernel, log logr.Logger) (agent.Keys, links.Sealer, error)
+type Sealing func(stateDir string, kernel *links.Kernel, log logr.Logger) (nodenetwork.Keys, links.Sealer, error)
 
 // Commands are the commands of hosts as commands of nephele of a version, which cannot encrypt.
 func Commands(version string) []*cobra.Command { return []*cobra.Command{agentCommand(version, nil)} }
@@ -54,5 +54,5 @@ them have heard may be lost.`,
 	}
 }
 
-// named makes a text about the commands of nephele one about those of the program.
+// named turns a text about the commands of nephele into one about the commands of the program.
 func named(text string) string { return strings.ReplaceAll(text, "nephele agent", ProgramName) }

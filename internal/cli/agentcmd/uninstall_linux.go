@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/disk"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
@@ -21,10 +22,10 @@ import (
 const (
 	// defaultAgentConfig is the file that a package installs.
 	defaultAgentConfig = "/etc/nephele/agent.yaml"
-	// farewellLimit bounds the time in which the controller is told that nothing is enforced any
-	// more.
+	// farewellLimit bounds the time in which the controller is informed that nothing is enforced
+	// any more.
 	farewellLimit = 10 * time.Second
-	// stateUninstalled is what the controller is told.
+	// stateUninstalled is what the controller is reported.
 	stateUninstalled agent.State = "Uninstalled"
 	// uninstalledText is the message that goes with it.
 	uninstalledText = "uninstalled from the host: nothing is enforced there"
@@ -59,7 +60,7 @@ of every policy, if it can be reached within ten seconds.`,
 			} else if err != nil {
 				return err
 			}
-			store, err := agent.OpenStore(f.stateDir)
+			store, err := disk.Open(f.stateDir)
 			if err != nil {
 				return err
 			}
@@ -81,7 +82,7 @@ of every policy, if it can be reached within ten seconds.`,
 }
 
 // farewell tells the controller that what was kept is not enforced any more.
-func (f *agentFlags) farewell(ctx context.Context, kept *agent.Kept) error {
+func (f *agentFlags) farewell(ctx context.Context, kept *disk.State) error {
 	ctx, cancel := context.WithTimeout(ctx, farewellLimit)
 	defer cancel()
 	policies, err := enforcer.NewClient(enforcer.ClientOptions{Config: f.policies})

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
-	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/disk"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
@@ -50,7 +50,7 @@ func TestFarewell(t *testing.T) {
 	policy := func(name string) *v1beta2.NetworkPolicy {
 		return &v1beta2.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}}
 	}
-	kept := &agent.Kept{Key: "vms/web", Computed: &enforcer.Computed{Policies: []*v1beta2.NetworkPolicy{policy("p"), policy("q")}}}
+	kept := &disk.State{Key: "vms/web", Computed: &enforcer.Computed{Policies: []*v1beta2.NetworkPolicy{policy("p"), policy("q")}}}
 	if err := f.farewell(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
-// Package auditcmd is the command "nephele audit": it looks for what was done to the record of
-// changes.
+// Package auditcmd is the command "nephele audit": it finds lines of the record of changes that are
+// missing, changed, added or moved.
 //
-// It owns flags and printing only; what a record is and what proves it is in internal/cloud/audit.
+// It owns flags and printing only; internal/cloud/audit knows what a record is and how to prove it.
 package auditcmd
 
 import (

@@ -1,9 +1,10 @@
-// Package backupcmd is the commands "nephele backup" and "nephele restore": of a cluster what an
-// installation cannot make anew, and where the program has one inside, its data directory.
+// Package backupcmd holds the commands "nephele backup" and "nephele restore". They save the
+// objects and keys of a cluster that an installation cannot make anew or, for the program with a
+// control plane inside, its data directory.
 //
-// It owns flags, printing, and what of a cluster is backed up; the form of the file is in
-// internal/backup. A restore changes nothing that is there already: it refuses a place that is not
-// empty, and one that was interrupted goes on with the same file.
+// It owns flags, printing, and the list of what is saved of a cluster; internal/backup owns the
+// form of the file. A restore changes nothing that exists: it refuses a place that is not empty,
+// and after an interruption it goes on with the same file.
 package backupcmd
 
 import (

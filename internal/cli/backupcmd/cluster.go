@@ -299,7 +299,7 @@ func readContent(from, id string) (*content, error) {
 }
 
 // empty reports what is in the way: an object that is not from this backup, or another key. Tiers
-// are in nobody's way, as every installation has some, unless policies would come in another order.
+// are in no one's way, as every installation has some, unless policies would come in another order.
 func (b *content) empty(ctx context.Context, c client.Client) error {
 	all, err := backedUp()
 	if err != nil {

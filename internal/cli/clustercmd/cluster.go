@@ -130,7 +130,7 @@ has is believed before somebody writes them into spec.addresses.
 	return cmd
 }
 
-// withProfile are labels, and those of a ClusterProfile beside them.
+// withProfile adds the labels of a ClusterProfile to labels.
 func withProfile(ctx context.Context, c client.Reader, profile string, labels map[string]string) (map[string]string, error) {
 	all, err := profileLabels(ctx, c, profile)
 	if err != nil {

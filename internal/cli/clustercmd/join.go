@@ -19,7 +19,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/clusterset/member"
+	"github.com/nephele-io/nephele/internal/clusterset/member/certificate"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
@@ -110,8 +110,8 @@ func join(ctx context.Context, c client.Client, invitation credential.Invitation
 		return fmt.Errorf("read the Membership: %w", err)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: credentialsNamespace, Name: member.CredentialsName, Labels: map[string]string{"app.kubernetes.io/name": "nephele"}},
-		Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{member.KeyToken: []byte(invitation.String())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: credentialsNamespace, Name: certificate.CredentialsName, Labels: map[string]string{"app.kubernetes.io/name": "nephele"}},
+		Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{certificate.KeyToken: []byte(invitation.String())},
 	}
 	if err := c.Delete(ctx, secret.DeepCopy()); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("replace Secret %s/%s: %w", secret.Namespace, secret.Name, err)
@@ -193,7 +193,7 @@ func leave(ctx context.Context, c client.Client, drop bool) error {
 		return nil
 	}
 	err := errors.Join(gone(&setv1alpha1.Membership{ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName}}),
-		gone(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: credentialsNamespace, Name: member.CredentialsName}}))
+		gone(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: credentialsNamespace, Name: certificate.CredentialsName}}))
 	if err != nil || !drop {
 		return err
 	}

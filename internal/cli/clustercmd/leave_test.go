@@ -16,7 +16,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
-	"github.com/nephele-io/nephele/internal/clusterset/member"
+	"github.com/nephele-io/nephele/internal/clusterset/member/certificate"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
 )
 
@@ -38,7 +38,7 @@ func TestLeave(t *testing.T) {
 		"own entity": &v1alpha2.ExternalEntity{ObjectMeta: own}, "own namespace": &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: from.Labels}},
 		"own policy": &v1beta1.NetworkPolicy{ObjectMeta: own}, "own knp": &networkingv1.NetworkPolicy{ObjectMeta: own},
 		"membership": &setv1alpha1.Membership{ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName}},
-		"secret":     &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: credentialsNamespace, Name: member.CredentialsName}},
+		"secret":     &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: credentialsNamespace, Name: certificate.CredentialsName}},
 	}
 	for drop, want := range map[bool]string{
 		false: "entity group knp namespace own entity own knp own namespace own policy policy record wide group wide policy", true: "own entity own knp own namespace own policy"} {

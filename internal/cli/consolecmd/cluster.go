@@ -129,7 +129,7 @@ func (m *clusterMode) certificate() (c *tls.Config, follow func(context.Context)
 	return c, w.Start, nil
 }
 
-// run serves until ctx ends. Ready is told where people go.
+// run serves until ctx ends. Ready is called with the address to visit.
 func (m *clusterMode) run(ctx context.Context, address string, o console.Options, fallback func() (*rest.Config, string, error), ready func(string)) error {
 	var err error
 	if o.Cluster, o.Name, err = m.cluster(fallback); err != nil {

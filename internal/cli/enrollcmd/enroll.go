@@ -1,5 +1,5 @@
-// Package enrollcmd are the commands by which people give hosts with an agent an identity of their
-// own, and take it back: "nephele enroll" and "nephele enroll-token".
+// Package enrollcmd holds the commands that give a host with an agent an identity of its own, and
+// take it back: "nephele enroll" and "nephele enroll-token".
 //
 // It owns their flags and what they print. Identities belong to package enroll. A command runs
 // once.

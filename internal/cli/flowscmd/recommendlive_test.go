@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/flows/live"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -33,7 +34,7 @@ type workload struct {
 }
 
 // recommendTo runs the command with what a store has seen and the objects of a cluster.
-func recommendTo(t *testing.T, s *live.Store, objects *explain.Objects, args ...string) (policies []*v1beta1.NetworkPolicy, notes string, err error) {
+func recommendTo(t *testing.T, s *live.Store, objects *input.Objects, args ...string) (policies []*v1beta1.NetworkPolicy, notes string, err error) {
 	t.Helper()
 	var o, e bytes.Buffer
 	c := RecommendCommand(Needs{
@@ -67,7 +68,7 @@ func TestRecommendLive(t *testing.T) {
 	allowedBefore, droppedAfter := 0, 0
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		objects := &explain.Objects{}
+		objects := &input.Objects{}
 		owners := live.NewOwners()
 		var all []workload
 		for i, namespace := range []string{"shop", "shop", "bank"} {

@@ -43,8 +43,8 @@ type Cluster interface {
 // Planner plans for a cluster.
 type Planner interface {
 	Cluster
-	// Plan prints what would change in the cloud with the manifest applied. Its errors are those
-	// of "nephele plan".
+	// Plan prints what would change in the cloud with the manifest applied. Its errors are the
+	// errors of "nephele plan".
 	Plan(cmd *cobra.Command, manifest []byte) error
 }
 
@@ -457,7 +457,7 @@ func failedCalls(r *history.Revision) int {
 	return int(n)
 }
 
-// showRevision tells of one change.
+// showRevision reports one change.
 func showRevision(ctx context.Context, c client.Reader, r *history.Revision, out io.Writer) error {
 	line := func(name, text string) {
 		if text != "" {

@@ -26,9 +26,9 @@ import (
 // namespace is where the Secrets with the keys are.
 const namespace = "kube-system"
 
-// mostSlow is by how much the clock of this machine may differ from that of the cluster: since when
+// maxSlow is by how much the clock of this machine may differ from that of the cluster: since when
 // a key is there decides when others rely on it.
-const mostSlow = 5 * time.Minute
+const maxSlow = 5 * time.Minute
 
 // sameTime fails if the clock of this machine is not that of the cluster.
 func sameTime(ctx context.Context, c client.Client, now time.Time) error {
@@ -37,7 +37,7 @@ func sameTime(ctx context.Context, c client.Client, now time.Time) error {
 	if err := c.Create(ctx, probe, client.DryRunAll); err != nil {
 		return fmt.Errorf("ask the cluster for its time, with a ConfigMap in %s that is not stored: %w", namespace, err)
 	}
-	if at := probe.CreationTimestamp.Time; !at.IsZero() && now.Sub(at).Abs() > mostSlow {
+	if at := probe.CreationTimestamp.Time; !at.IsZero() && now.Sub(at).Abs() > maxSlow {
 		return fmt.Errorf("the clock of this machine says %s and that of the cluster %s: set it first, for the key will say since when it is there",
 			now.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339))
 	}

@@ -1,8 +1,8 @@
-// Package keyscmd are the commands by which people see and change keys: "nephele keys list" and
-// "nephele keys rotate".
+// Package keyscmd holds the commands that show and change keys: "nephele keys list" and "nephele
+// keys rotate".
 //
-// It owns their flags, what they ask and what they print. What a list of keys is belongs to package
-// keyring, and what is done with the keys to those that use them. A command runs once.
+// It owns their flags, what they ask and what they print. Package keyring knows what a list of keys
+// is, and the packages that use keys know what to do with them. A command runs once.
 package keyscmd
 
 import (
@@ -136,16 +136,16 @@ func exampleOf(local bool, cluster, directory string) string {
 	return cluster
 }
 
-// mostShown is how many of what needs a key are named.
-const mostShown = 3
+// maxShown is how many of what needs a key are named.
+const maxShown = 3
 
 // counted names some of what needs a key.
 func counted(what []string) string {
 	if len(what) == 0 {
 		return "nothing"
 	}
-	text := strings.Join(what[:min(len(what), mostShown)], ", ")
-	if more := len(what) - mostShown; more > 0 {
+	text := strings.Join(what[:min(len(what), maxShown)], ", ")
+	if more := len(what) - maxShown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return terminal.Printable(text)
@@ -255,7 +255,7 @@ func change(cmd *cobra.Command, l List, distrust string, yes bool, now time.Time
 		if _, ok := ring.Find(distrust); !ok {
 			return fmt.Errorf("there is no key %q among %s: see nephele keys list", distrust, l.Name)
 		}
-		if err := tell(ctx, out, l, ring, distrust); err != nil {
+		if err := report(ctx, out, l, ring, distrust); err != nil {
 			return err
 		}
 		if !yes && !confirmed(cmd.InOrStdin(), out, distrust) {
@@ -315,8 +315,8 @@ func (l List) lasting(r keyring.Ring, now time.Time) keyring.Ring {
 	return r
 }
 
-// tell says what the end of belief in a key means.
-func tell(ctx context.Context, out io.Writer, l List, ring keyring.Ring, id string) error {
+// report says what the end of belief in a key means.
+func report(ctx context.Context, out io.Writer, l List, ring keyring.Ring, id string) error {
 	fmt.Fprintf(out, "Without the key %s of %s:\n%s\n", id, l.Name, l.Lost)
 	if l.Uses == nil {
 		return nil

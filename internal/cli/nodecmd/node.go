@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	// statusLimit bounds what an agent tells of its network.
+	// statusLimit bounds what an agent reports of its network.
 	statusLimit = 64 << 10
-	// silent is after how long an agent that says nothing is told of.
+	// silent is after how long an agent that says nothing is reported.
 	silent = 3 * time.Minute
 )
 
@@ -144,7 +144,7 @@ func nodeOf(info *v1beta1.AntreaAgentInfo, now time.Time) Node {
 	return out
 }
 
-// parse reads what an agent tells of its network.
+// parse reads what an agent reports of its network.
 func parse(text string, into *network.Status) error {
 	if len(text) > statusLimit {
 		return fmt.Errorf("it has %d bytes, more than %d", len(text), statusLimit)
@@ -266,11 +266,11 @@ func findings(ctx context.Context, c client.Client, name string, now time.Time) 
 		full := u.Used >= u.Addresses
 		out = append(out, finding{full, fmt.Sprintf("%s: %d of %d addresses are used, %d rest", u.Range, u.Used, u.Addresses, u.Resting)})
 	}
-	held, err := leftOver(ctx, c, name, s)
+	kept, err := leftOver(ctx, c, name, s)
 	if err != nil {
 		return nil, err
 	}
-	return append(out, held...), nil
+	return append(out, kept...), nil
 }
 
 // leftOver compares how many addresses are used with the Pods that the API knows.
@@ -296,10 +296,10 @@ func leftOver(ctx context.Context, c client.Client, name string, s *network.Stat
 		}
 		// Pods come and go while this is read.
 		more := u.Used - known
-		out = append(out, finding{more > mostBetween, fmt.Sprintf("%s: %d addresses are used, and %d Pods have one as the API says", u.Range, u.Used, known)})
+		out = append(out, finding{more > maxBetween, fmt.Sprintf("%s: %d addresses are used, and %d Pods have one as the API says", u.Range, u.Used, known)})
 	}
 	return out, nil
 }
 
-// mostBetween is how many more addresses may be used than the API knows: of Pods that begin or end.
-const mostBetween = 10
+// maxBetween is how many more addresses may be used than the API knows: of Pods that begin or end.
+const maxBetween = 10

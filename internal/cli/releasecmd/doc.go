@@ -2,6 +2,6 @@
 // service or an interface, or on all that a selector selects, with a reason and an end.
 //
 // It owns the flags and their bounds, and writes the two annotations for it and nothing else, with
-// the rights of the person who runs it. Who may do that decides the cluster; what the annotations
-// mean decides the controller. A command runs once.
+// the rights of its user. The cluster decides whether the user may do that, and the controller what
+// the annotations do. A command runs once.
 package releasecmd

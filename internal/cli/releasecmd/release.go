@@ -28,8 +28,8 @@ const (
 	longest  = 7 * 24 * time.Hour
 )
 
-// mostReason bounds the reason, in bytes. It stands in the status of all that is concerned.
-const mostReason = 500
+// maxReason bounds the reason, in bytes. It stands in the status of all that is concerned.
+const maxReason = 500
 
 // Needs are what the command takes from the others.
 type Needs struct {
@@ -61,8 +61,8 @@ func (o order) check(given *pflag.FlagSet) error {
 		return nil
 	case strings.TrimSpace(o.reason) == "":
 		return errors.New("--reason is missing: say why, for those who read the status")
-	case len(o.reason) > mostReason:
-		return fmt.Errorf("--reason has %d bytes; at most %d", len(o.reason), mostReason)
+	case len(o.reason) > maxReason:
+		return fmt.Errorf("--reason has %d bytes; at most %d", len(o.reason), maxReason)
 	case o.endless && given.Changed("for"):
 		return errors.New("--for and --endless: give one of them")
 	case !o.endless && (o.lasts < shortest || o.lasts > longest):
@@ -100,11 +100,11 @@ namespace a say.`,
 			if err != nil {
 				return err
 			}
-			said, err := o.carryOut(cmd.Context(), c, n.Now())
+			stated, err := o.carryOut(cmd.Context(), c, n.Now())
 			if err != nil {
 				return err
 			}
-			for _, line := range said {
+			for _, line := range stated {
 				fmt.Fprintln(cmd.OutOrStdout(), n.Printable(line))
 			}
 			return nil
@@ -126,8 +126,8 @@ func (o order) carryOut(ctx context.Context, c client.Client, now time.Time) ([]
 	if err != nil {
 		return nil, err
 	}
-	_, held := target.GetAnnotations()[cloudv1.AnnotationBreakGlass]
-	if o.end && !held {
+	_, kept := target.GetAnnotations()[cloudv1.AnnotationBreakGlass]
+	if o.end && !kept {
 		return []string{what + " is not released in an emergency; nothing was changed."}, nil
 	}
 	var why, until *string

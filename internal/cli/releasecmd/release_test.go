@@ -22,7 +22,7 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 12, 0, 0, 500, time.UTC)
 	const released, glass, until = "is released", cloudv1.AnnotationBreakGlass, cloudv1.AnnotationBreakGlassUntil
-	reason := strings.Repeat("x", mostReason+1)
+	reason := strings.Repeat("x", maxReason+1)
 	for name, c := range map[string]struct {
 		args string // separated by |
 		has  map[string]string

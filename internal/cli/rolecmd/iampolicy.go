@@ -17,14 +17,14 @@ const (
 func newIAMPolicyCommand(notes Notes) *cobra.Command {
 	pins, mode := rights.Pins{}, string(rights.Enforce)
 	c := &cobra.Command{
-		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce] [--services|--only-services] [--flow-logs BUCKET[/PREFIX]...]",
+		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce] [--services|--only-services] [--flow-logs BUCKET[/PREFIX]...] [--node-routes RTB...]",
 		Short: "Print the IAM policy that an AWS account needs",
 		Long: `Print an IAM policy with the fewest rights that Nephele works with, for the user whose keys an account's Secret holds, or for the
 role that it names. The flags narrow it to a cluster, to VPCs and to regions.
 
 The id of a cluster is the uid of its namespace kube-system:
   kubectl get namespace kube-system -o jsonpath={.metadata.uid}
-docs/aws-rights.md explains each statement.`,
+docs/reference/rights.md explains each statement.`,
 		Example: `  nephele iam-policy --cluster "$(kubectl get namespace kube-system -o jsonpath={.metadata.uid})" --region eu-west-1
   nephele iam-policy --cluster ID --vpc vpc-0123456789abcdef0 --region eu-west-1 --account-id 111122223333
   nephele iam-policy --mode plan`,
@@ -62,6 +62,7 @@ docs/aws-rights.md explains each statement.`,
 	f.BoolVar(&pins.Services, "services", false, "also read native services: databases, load balancers, endpoints and the like; to enforce, also set their security groups")
 	f.BoolVar(&pins.OnlyServices, "only-services", false, "only what --services adds, as a second policy beside the one without it")
 	f.StringSliceVar(&pins.FlowLogs, "flow-logs", nil, "buckets, each with its prefix, that flow logs are read out of")
+	f.StringSliceVar(&pins.RouteTables, "node-routes", nil, "route tables that routes to Nodes are written into")
 	f.StringVar(&mode, "mode", mode, "plan to look only, or enforce")
 	return c
 }

@@ -1,8 +1,8 @@
-// Package show writes for people what answers say: explanations, plans, who reaches whom, what
-// rules are good for, and how everything is. Programs read the same answers as JSON.
+// Package show prints answers for people: explanations, plans, reachability, the use of rules, and
+// the status of everything. Programs read the same answers as JSON.
 //
-// It owns words and layout, and decides nothing: its arguments are the types of api/analysis, and
-// of package status. Text that came from elsewhere does nothing to a terminal.
+// It owns words and layout, and decides nothing: its arguments are the types of api/analysis and of
+// package status. Control characters in untrusted text do not reach the terminal.
 //
-// Concurrency: all functions are pure, but that some write to the writer that they are given.
+// Concurrency: all functions are pure, except that some write to the writer that they are given.
 package show

@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/explain/leaving"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -33,6 +34,7 @@ func Explanation(x *analysis.FlowAnswer) string {
 	}
 	if x.Egress != nil {
 		writeDecisions(&b, "  ", x.From, x.To, x.Egress, x.AtService, x.Ingress)
+		writeLeaving(&b, "  ", x.Leaving)
 		writePoints(&b, "  ", x.Points)
 		writeBalanced(&b, "  ", packetText(x), x.Balanced)
 	}
@@ -50,6 +52,7 @@ func Explanation(x *analysis.FlowAnswer) string {
 			at = *f.At
 		}
 		writeDecisions(&b, "    ", x.From, at, f.Egress, f.AtService, f.Ingress)
+		writeLeaving(&b, "    ", f.Leaving)
 		writePoints(&b, "    ", f.Points)
 		writeBalanced(&b, "    ", packetText(x), f.Balanced)
 	}
@@ -126,6 +129,26 @@ func writePoints(b *strings.Builder, indent string, points []analysis.Point) {
 			fmt.Fprintf(b, "%s%s at %s: %s\n", indent, p.Stage, terminal.Printable(p.At), text)
 		}
 	}
+}
+
+// writeLeaving tells how an Egress lets a packet leave the cluster.
+func writeLeaving(b *strings.Builder, indent string, l *analysis.Leaving) {
+	if l == nil {
+		return
+	}
+	text := "it leaves with " + l.Address
+	if l.Node != "" {
+		text += ", which Node " + terminal.Printable(l.Node) + " has"
+	}
+	switch {
+	case l.State == leaving.Dropped:
+		text = "DROPPED instead of leaving otherwise: " + terminal.Printable(l.Why)
+	case l.State != leaving.Leaves && l.Address == "":
+		text = "it leaves or is dropped: " + terminal.Printable(l.Why)
+	case l.State != leaving.Leaves:
+		text = fmt.Sprintf("it leaves with %s or is dropped: %s", l.Address, terminal.Printable(l.Why))
+	}
+	fmt.Fprintf(b, "%sby Egress %s: %s\n", indent, terminal.Printable(l.Egress), text)
 }
 
 // writeBalanced tells how a load balancer hands a packet on.

@@ -118,6 +118,9 @@ func setLines(r *status.Report, each bool) string {
 			fmt.Fprintf(&b, clusterRow+"\n", "  "+terminal.Printable(c.Name), terminal.Printable(c.State), heard, strconv.Itoa(int(c.Entities)), policies)
 			for _, p := range c.Wrong {
 				text := fmt.Sprintf("%s: %s %s: %s", p.Policy, p.Phase, p.Reason, p.Message)
+				if p.DesiredNodesRealized > 0 {
+					text += fmt.Sprintf(" (%d of %d)", p.CurrentNodesRealized, p.DesiredNodesRealized)
+				}
 				b.WriteString(terminal.Folded("    - ", "      ", terminal.Printable(text)) + "\n")
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -103,7 +104,7 @@ Point an Azure client at it:
 func resourcesOf(s azure.State, subscription string) int {
 	n := 0
 	for i := range s.Resources {
-		if id, _ := azure.ParseID(s.Resources[i].ID); strings.EqualFold(id.Subscription, subscription) {
+		if id, _ := document.ParseID(s.Resources[i].ID); strings.EqualFold(id.Subscription, subscription) {
 			n++
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // NoSuchFlag adds to the error about a flag which one may have been meant. Cobra knows which names
-// are near, for commands: so the flags are made commands of one that nobody runs.
+// are near, for commands: so the flags are made commands of one that no one runs.
 func NoSuchFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

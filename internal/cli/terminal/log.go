@@ -80,7 +80,7 @@ func (l *LogFormat) Set(text string) error {
 // use.
 type LogLevel struct{ level slog.LevelVar }
 
-// Verbosity is what is told now; 0 is the least.
+// Verbosity is what is reported now; 0 is the least.
 func (l *LogLevel) Verbosity() int { return -int(l.level.Level()) }
 
 // SetVerbosity changes it.

@@ -1,9 +1,8 @@
-// Package terminal is what the commands of all our programs have in common: their exit codes, how
-// they print text that came from elsewhere, log, name their version, refuse what they do not know,
-// and find a cluster.
+// Package terminal is what the commands of all our programs have in common: exit codes, printing of
+// untrusted text, logs, the version, errors about unknown arguments, and how to find a cluster.
 //
-// It owns these manners and no command of a program but "version". It keeps nothing, and knows none
-// of the packages that answer.
+// It owns only these and the command "version". It keeps nothing, and imports none of the packages
+// that compute answers.
 package terminal
 
 import (

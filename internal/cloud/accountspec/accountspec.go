@@ -1,5 +1,5 @@
-// Package accountspec reads what a CloudProviderAccount says: how to reach its cloud (Config), what
-// it says about enforcement (Settings), and what holds where it says nothing.
+// Package accountspec reads the spec of a CloudProviderAccount: how to reach its cloud (Config),
+// its settings of enforcement (Settings), and the defaults of both.
 //
 // It is pure, and knows neither the cloud nor the API server. Concurrency: all functions may be
 // called from any goroutine; what they return shares memory with the account and is not to be

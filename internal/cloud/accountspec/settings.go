@@ -2,9 +2,11 @@ package accountspec
 
 import (
 	"cmp"
+	"encoding/json"
 	"time"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // Settings are what an account says about enforcement beside the mode.
@@ -22,6 +24,9 @@ type Settings struct {
 	// annotation that lets go on what it holds.
 	BrakePercent, BrakeInterfaces int
 	Confirm                       string
+	// Force is the annotation v1alpha1.AnnotationForce, and ForcedBy which client set it, and when,
+	// as far as that is known.
+	Force, ForcedBy string
 	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups.
 	FormerGroups string
 	// TakeOver is the annotation AnnotationTakeOver.
@@ -39,6 +44,7 @@ func SettingsOf(cpa *v1alpha1.CloudProviderAccount, propagation time.Duration) S
 	s := Settings{
 		Propagation: propagation,
 		Failsafe:    cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
+		Force: cpa.Annotations[v1alpha1.AnnotationForce], ForcedBy: annotatedBy(cpa, v1alpha1.AnnotationForce),
 		TakeOver:   cpa.Annotations[v1alpha1.AnnotationTakeOver],
 		Dependents: cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,
 		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
@@ -58,6 +64,27 @@ func SettingsOf(cpa *v1alpha1.CloudProviderAccount, propagation time.Duration) S
 		s.Propagation = time.Duration(min(max(*n, 0), mostPropagation)) * time.Second
 	}
 	return s
+}
+
+// annotatedBy tells which client set an annotation, and when; empty if that is not known.
+func annotatedBy(cpa *v1alpha1.CloudProviderAccount, annotation string) (by string) {
+	if cpa.Annotations[annotation] == "" {
+		return ""
+	}
+	for _, m := range cpa.ManagedFields {
+		var fields struct {
+			Metadata struct {
+				Annotations map[string]json.RawMessage `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		if m.FieldsV1 == nil || m.Time == nil || json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, set := fields.Metadata.Annotations["f:"+annotation]; set {
+			by = cloud.Words(m.Manager) + " at " + m.Time.UTC().Format(time.RFC3339)
+		}
+	}
+	return by
 }
 
 // UserTagsOf is what becomes of spec.tags of an account's VirtualMachine objects. An account that

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -21,6 +22,27 @@ func TestPropagationSetting(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%v: %s, want %s", c.given, got, c.want)
 		}
+	}
+}
+
+// TestForcedBy: who set the annotation is told as the API server remembers it, and of no other
+// field.
+func TestForcedBy(t *testing.T) {
+	at := metav1.NewTime(time.Date(2026, 11, 29, 6, 0, 0, 0, time.UTC))
+	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	cpa := &v1alpha1.CloudProviderAccount{}
+	cpa.ManagedFields = []metav1.ManagedFieldsEntry{
+		entry("nephele", `{"f:status":{}}`), entry("garbage", `[`),
+		entry("kubectl-annotate", `{"f:metadata":{"f:annotations":{".":{},"f:nephele.io/force":{}}}}`), {Manager: "nothing"},
+	}
+	if got := SettingsOf(cpa, 0); got.Force != "" || got.ForcedBy != "" {
+		t.Errorf("without the annotation: %q by %q", got.Force, got.ForcedBy)
+	}
+	cpa.Annotations = map[string]string{v1alpha1.AnnotationForce: "0badc0ffee0badc0"}
+	if got := SettingsOf(cpa, 0); got.Force != "0badc0ffee0badc0" || got.ForcedBy != "kubectl-annotate at 2026-11-29T06:00:00Z" {
+		t.Errorf("%q by %q", got.Force, got.ForcedBy)
 	}
 }
 

@@ -1,7 +1,7 @@
-// Package adopt writes the security groups that machines have as policies that mean the same, for
-// people to start from.
+// Package adopt translates the security groups of machines into policies that mean the same, as a
+// start for users who take over an estate.
 //
-// It owns that translation and says what of it is not exact: what a policy cannot say is left out,
+// It owns that translation and reports where it is not exact: what a policy cannot say is left out,
 // never widened. A policy names machines by selectors where that means the same as the group, and
 // by addresses where it would mean more.
 //
@@ -25,7 +25,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Machine is a VM that an entity stands for.
+// Machine is a VM that an entity represents.
 type Machine struct {
 	// Entity is the ExternalEntity of the VM; policies are made in its namespace.
 	Entity types.NamespacedName

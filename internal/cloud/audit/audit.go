@@ -103,7 +103,7 @@ func (r *Record) join() error {
 	return nil
 }
 
-// prepare makes the file if it is not there, readable by nobody else, and reports whether its last
+// prepare makes the file if it is not there, readable by no one else, and reports whether its last
 // line is not whole.
 func prepare(name string) (torn bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {

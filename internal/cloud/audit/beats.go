@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// countBeats is how often it is told how many heartbeats there were.
+	// countBeats is how often it is reported how many heartbeats there were.
 	countBeats = time.Hour
 	// maxPulses bounds how many kinds of heartbeats are known. What is beyond has lines as any
 	// other call.
@@ -90,7 +90,7 @@ func (r *Record) leftOut(beat string, l line, quiet bool) (out bool, before int)
 }
 
 // forget drops the heartbeats that have ended: another instance, or other networks, have come in
-// their place. What was left out of them is told. The caller holds beating.
+// their place. What was left out of them is reported. The caller holds beating.
 func (r *Record) forget(now time.Time) {
 	for beat, p := range r.pulses {
 		if now.Sub(p.told) > 2*countBeats {

@@ -31,6 +31,7 @@ type links struct {
 	Follows string `json:"follows,omitempty"`
 	// Prev is the hash of the line before; empty if there is none.
 	Prev string `json:"prev,omitempty"`
+	// Hash is the SHA-256 of this line up to here, with the hash of the line before.
 	Hash string `json:"hash,omitempty"`
 }
 

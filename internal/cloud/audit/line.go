@@ -27,30 +27,48 @@ const (
 	outcomeUnknown = "unknown"
 )
 
-// line is one line of the record; docs/audit.md has what its fields mean.
+// line is one line of the record of changes: one before each attempt of a call, and one after it.
 type line struct {
-	Time         time.Time    `json:"time"`
-	Phase        phase        `json:"phase"`
-	ID           string       `json:"id"`
-	Cluster      string       `json:"cluster"`
-	Account      string       `json:"account"`
-	Owner        string       `json:"owner,omitempty"`
-	Region       string       `json:"region"`
-	Call         string       `json:"call"`
-	Objects      []string     `json:"objects"`
-	Before       *cloud.State `json:"before,omitempty"`
-	After        *cloud.State `json:"after,omitempty"`
-	Policies     []string     `json:"policies,omitempty"`
-	By           []string     `json:"by"`
-	Reason       string       `json:"reason,omitempty"`
-	Outcome      string       `json:"outcome,omitempty"`
-	Class        string       `json:"class,omitempty"`
-	Code         string       `json:"code,omitempty"`
-	Error        string       `json:"error,omitempty"`
-	RequestID    string       `json:"requestId,omitempty"`
-	Created      string       `json:"created,omitempty"`
-	Milliseconds int64        `json:"milliseconds,omitempty"`
-	Beats        int          `json:"beats,omitempty"`
+	Time time.Time `json:"time"`
+	// Phase is begin before the request is sent, end before the answer is acted on. A begin without
+	// an end means that the process ended meanwhile.
+	Phase phase `json:"phase"`
+	// ID is that of the attempt: both of its lines have it, and each retry has its own.
+	ID string `json:"id"`
+	// Cluster is the id of the cluster, Account the account's NAMESPACE/NAME, Owner its number in
+	// the cloud.
+	Cluster string `json:"cluster"`
+	Account string `json:"account"`
+	Owner   string `json:"owner,omitempty"`
+	Region  string `json:"region"`
+	// Call is the action of the cloud's API.
+	Call string `json:"call"`
+	// Objects are those that the call changes.
+	Objects []string `json:"objects"`
+	// Before and After are what the call changes, as it was read and as it is wanted.
+	Before *cloud.State `json:"before,omitempty"`
+	After  *cloud.State `json:"after,omitempty"`
+	// Policies are those that the call is for, at most 20.
+	Policies []string `json:"policies,omitempty"`
+	// By are the users that wrote them last; controller if the call is for no policy, unknown if it
+	// is not known.
+	By []string `json:"by"`
+	// Reason is what the plan wants the call for.
+	Reason string `json:"reason,omitempty"`
+	// Outcome is ok, failed if the cloud refused, or unknown without an answer; Class, Code and
+	// Error say more.
+	Outcome string `json:"outcome,omitempty"`
+	Class   string `json:"class,omitempty"`
+	Code    string `json:"code,omitempty"`
+	Error   string `json:"error,omitempty"`
+	// RequestID is the cloud's own name of the request.
+	RequestID string `json:"requestId,omitempty"`
+	// Created is the id of a group that the call has created.
+	Created      string `json:"created,omitempty"`
+	Milliseconds int64  `json:"milliseconds,omitempty"`
+	// Beats is the number of heartbeats that were left out before this one: they are recorded the
+	// first time, when their outcome changes, and once an hour.
+	Beats int `json:"beats,omitempty"`
 	links
 }
 
@@ -105,10 +123,13 @@ func words(list []string, most int) []string {
 
 // clean cleans a state and cuts it; nil if there is nothing in it.
 func clean(s cloud.State) *cloud.State {
-	if s.Name == "" && len(s.Groups)+len(s.Rules)+len(s.Tags) == 0 {
+	if s.Name == "" && len(s.Groups)+len(s.Rules)+len(s.Routes)+len(s.Tags) == 0 {
 		return nil
 	}
 	out := &cloud.State{Name: cloud.Words(s.Name), Groups: words(s.Groups, maxListed), Rules: words(s.Rules, maxListed)}
+	if len(s.Routes) > 0 {
+		out.Routes = words(s.Routes, maxListed)
+	}
 	if len(s.Tags) > 0 {
 		out.Tags = map[string]map[string]string{}
 	}

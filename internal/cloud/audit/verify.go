@@ -41,7 +41,7 @@ type Chain struct {
 	file    bool
 }
 
-// most bounds what is told of each kind.
+// most bounds what is reported about each kind.
 const most = 100
 
 // seen is what is kept of a line that was read, and where it was.
@@ -128,7 +128,7 @@ func (v *Verifier) Log(name string, from io.Reader) error {
 		var said struct {
 			Record json.RawMessage `json:"record"`
 		}
-		// Whoever shipped the log may have put something before the object.
+		// Anyone who shipped the log may have put something before the object.
 		if at := bytes.IndexByte(text, '{'); at > 0 {
 			text = text[at:]
 		}

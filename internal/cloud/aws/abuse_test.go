@@ -33,7 +33,7 @@ func TestAbuse(t *testing.T) {
 		}
 	}
 	for i := len(state.Regions[0].SecurityGroups); i < 2500; i++ {
-		g, err := l.region().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: fmt.Sprintf("nephele-%d", i), Description: "d", VPCID: network,
+		g, err := l.region().Groups().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: fmt.Sprintf("nephele-%d", i), Description: "d", VPCID: network,
 			Tags: simaws.Tags{cloud.TagCluster: "forged", cloud.TagKind: cloud.KindClass, cloud.TagClass: "\u202e", cloud.TagAccount: "ns/account"}})
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestAbuse(t *testing.T) {
 			nic = n.ID
 		}
 	}
-	if err := l.region().ModifyNetworkInterfaceGroups(nic, sixteen); err != nil {
+	if err := l.region().Interfaces().ModifyNetworkInterfaceGroups(nic, sixteen); err != nil {
 		t.Fatal(err)
 	}
 	s, err := l.open(aws.Config{PageSize: 100}).Observe(t.Context(), l.scope())

@@ -53,8 +53,8 @@ func (e *answerError) asked() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s: %d %s", e.method, e.url, e.status, http.StatusText(e.status)))
 }
 
-// worded reports whether an error of the SDK has a message of the cloud. One that has only a code
-// is told with what came back.
+// worded reports whether an error of the SDK has a message of the cloud. An error with only a code
+// is shown with the answer.
 func worded(api smithy.APIError) bool {
 	return api.ErrorMessage() != "" && api.ErrorMessage() != "UnknownError"
 }

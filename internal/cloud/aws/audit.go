@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -143,7 +144,17 @@ func callOf(name string, input any, op cloud.Op, cause cloud.Cause) cloud.Call {
 		}
 	case *ec2.ModifyNetworkInterfaceAttributeInput:
 		c.Objects = []string{awssdk.ToString(in.NetworkInterfaceId)}
+		if in.SourceDestCheck != nil {
+			c.After.Routes = []string{fmt.Sprintf("takes packets for other addresses: %t", !awssdk.ToBool(in.SourceDestCheck.Value))}
+			break
+		}
 		c.Before.Groups, c.After.Groups = cause.Groups, slices.Sorted(slices.Values(in.Groups))
+	case *ec2.CreateRouteInput:
+		c.Objects, c.After.Routes = op.Subjects(), []string{routeText(in.DestinationCidrBlock, in.DestinationIpv6CidrBlock, in.NetworkInterfaceId)}
+	case *ec2.ReplaceRouteInput:
+		c.Objects, c.After.Routes = op.Subjects(), []string{routeText(in.DestinationCidrBlock, in.DestinationIpv6CidrBlock, in.NetworkInterfaceId)}
+	case *ec2.DeleteRouteInput:
+		c.Objects, c.Before.Routes = op.Subjects(), []string{routeText(in.DestinationCidrBlock, in.DestinationIpv6CidrBlock, nil)}
 	case *ec2.CreateTagsInput:
 		c.Objects, c.Before.Tags = in.Resources, only(cause.Tags, in.Resources)
 		c.After.Tags = map[string]map[string]string{}
@@ -156,6 +167,11 @@ func callOf(name string, input any, op cloud.Op, cause cloud.Cause) cloud.Call {
 		c.Objects = op.Subjects()
 	}
 	return c
+}
+
+// routeText says in words where a route leads.
+func routeText(v4, v6, to *string) string {
+	return strings.TrimSuffix(cmp.Or(awssdk.ToString(v4), awssdk.ToString(v6))+" leads to "+awssdk.ToString(to), " leads to ")
 }
 
 // only is the part of the tags that is about some objects.

@@ -31,8 +31,8 @@ const (
 	askedAgain = 40
 	// askedAtOnce is how many calls about single balancers are under way at a time.
 	askedAtOnce = 8
-	// askTime bounds these calls in one reading: nobody waits longer for ports and targets. What is
-	// not asked then is asked at the next reading, before all else.
+	// askTime bounds these calls in one reading, so that no reading waits longer for ports and
+	// targets. What is not asked then is asked first at the next reading.
 	askTime = 5 * time.Second
 )
 
@@ -65,8 +65,9 @@ type answered[T any] struct {
 	turn  int
 }
 
-// next returns whom to ask: all who were not asked yet, in the order given, then those who were
-// asked longest ago, at most again of these. Who is not among the ids is forgotten.
+// next returns the ids to ask about: all that were not asked yet, in the order given, then the ones
+// that were asked longest ago, at most again of these. An id that is not given any more is
+// forgotten.
 func (t *turns[T]) next(ids []string, again int) []string {
 	kept := map[string]*answered[T]{}
 	var out, known []string

@@ -18,7 +18,7 @@ import (
 
 // This file reads and sets caches. A replication group has no security groups in the API: its
 // members have, and only the replication group sets them. Tags have to be asked for one by one, and
-// are told only while nothing is being changed; those of a replication group are written to its
+// are reported only while nothing is being changed; those of a replication group are written to its
 // members as well.
 
 const (

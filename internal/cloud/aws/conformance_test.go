@@ -153,7 +153,7 @@ func (l *lab) world() cloudtest.World {
 		Disturb: l.disturb, Calm: l.server.Faults().Clear,
 		Delay: l.server.World().SetVisibilityDelay, Patience: 20 * time.Second,
 		CreateForeign: func(name string) string {
-			g, err := l.region().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: network,
+			g, err := l.region().Groups().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: network,
 				Tags: simaws.Tags{cloud.TagCluster: "somebody else"}})
 			if err != nil {
 				l.Fatal(err)
@@ -171,7 +171,7 @@ func (l *lab) addRuleOfList(id string) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	_, err = l.region().AuthorizeSecurityGroup(simaws.AuthorizeInput{GroupID: groups[0].ID, Permissions: []simaws.Permission{
+	_, err = l.region().Groups().AuthorizeSecurityGroup(simaws.AuthorizeInput{GroupID: groups[0].ID, Permissions: []simaws.Permission{
 		{Protocol: "-1", PrefixLists: []simaws.PrefixListPeer{{PrefixListID: id}}}}})
 	if err != nil {
 		l.Fatal(err)

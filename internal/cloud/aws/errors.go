@@ -36,7 +36,7 @@ func classOfCode(code string) (cloud.Class, bool) {
 	switch code {
 	case "InvalidPermission.NotFound", "InvalidPermission.Duplicate", "InvalidGroup.Duplicate", "DependencyViolation",
 		"CannotDelete", "IncorrectState", "IncorrectInstanceState", "ConcurrentMutationLimitExceeded",
-		"PrefixListVersionMismatch", "InvalidGroup.InUse", "ResourceInUse", "OperationNotPermitted":
+		"PrefixListVersionMismatch", "InvalidGroup.InUse", "RouteAlreadyExists", "ResourceInUse", "OperationNotPermitted":
 		return cloud.Conflict, true
 	case "LoadBalancerNotFound", "DBInstanceNotFound", "DBClusterNotFoundFault", "CacheClusterNotFound", "ReplicationGroupNotFoundFault", "FileSystemNotFound",
 		"MountTargetNotFound", "InvalidGroup.NotFound", "InvalidInstanceID", "InvalidID", "InvalidVpcID", "NoSuchEntity":

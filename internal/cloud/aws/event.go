@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// This file reads EventBridge events. It is pure. An event is a hint and may be forged by whoever
-// can write to the queue: what it can cause is reading, and its words are only ever shown.
+// This file reads EventBridge events. It is pure. An event is a hint and may be forged by any
+// writer to the queue: it can only cause a reading, and its words are only ever shown.
 
 // The events that say something about a snapshot.
 const (
@@ -49,7 +49,7 @@ type event struct {
 			InvokedBy string `json:"invokedBy"`
 			Type      string `json:"type"`
 		} `json:"userIdentity"`
-		// ChangedKeys are those of a tag change.
+		// ChangedKeys are the keys of a tag change.
 		ChangedKeys []string `json:"changed-tag-keys"`
 		Request     any      `json:"requestParameters"`
 		Response    any      `json:"responseElements"`
@@ -61,7 +61,7 @@ type identity struct {
 	account, arn string
 }
 
-// hint is what an event hints at, and the request that it tells of; empty if it tells of none.
+// hint is what an event hints at, and the request that it is about; empty if it is about none.
 type hint struct {
 	cloud.Change
 	request

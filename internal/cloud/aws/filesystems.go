@@ -41,8 +41,9 @@ func (r *serviceReader) fileSystems(ctx context.Context) error {
 	})
 }
 
-// differ reports whether a service has interfaces whose groups differ. Those of a service that we
-// have taken over may: what was added, or changed by hand, is then put right.
+// differ reports whether a service has interfaces with different groups. The interfaces of a
+// service that we have taken over may differ: a new mount target, or a change by hand, is then put
+// right.
 func differ(s *cloud.Service, nics []*cloud.Interface) bool {
 	return cloud.FormerGroups(s.Tags) == nil && slices.ContainsFunc(nics, func(n *cloud.Interface) bool { return !slices.Equal(n.GroupIDs, nics[0].GroupIDs) })
 }

@@ -55,7 +55,7 @@ func LoadAmbient(ctx context.Context, cluster string) (*Ambient, error) {
 }
 
 // ExternalID is the external id with which the role of an account ("namespace/name") is assumed
-// with the identity of the process. Nobody can choose it: a role that demands it serves this
+// with the identity of the process. No one can choose it: a role that demands it serves this
 // account of this cluster and no other.
 func ExternalID(cluster, account string) string {
 	sum := sha256.Sum256([]byte("external id\n" + cluster + "\n" + account))

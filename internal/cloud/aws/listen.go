@@ -173,9 +173,9 @@ func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
 	return pause, l.forget(ctx, out.Messages)
 }
 
-// tell hands over what is not about calls of our own. An event can be faster than the answer to the
-// call that it tells of: what was done in our name waits a moment for that. It reports whether it
-// has handed over anything.
+// tell hands over events that are not about calls of our own. An event can be faster than the
+// answer to its call, so an event about a call in our name waits a moment for that answer. It
+// reports whether it has handed over anything.
 func (l *listening) tell(ctx context.Context, hints []hint) (news bool) {
 	var late []hint
 	var might []request

@@ -336,7 +336,7 @@ func (r *reader) groups(ctx context.Context, f []types.Filter) ([]cloud.Group, e
 	return r.groupsAndRest(ctx, f, func() {})
 }
 
-// groupsAndRest reads groups, and tells of each that lies in a network that is not seen.
+// groupsAndRest reads groups, and reports each group in a network that is not seen.
 func (r *reader) groupsAndRest(ctx context.Context, f []types.Filter, rest func()) (all []cloud.Group, err error) {
 	pager := ec2.NewDescribeSecurityGroupsPaginator(r.api, &ec2.DescribeSecurityGroupsInput{MaxResults: r.page, Filters: f})
 	err = each(ctx, r.p, "DescribeSecurityGroups", pager, func(out *ec2.DescribeSecurityGroupsOutput) error {

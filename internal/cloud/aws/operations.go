@@ -4,10 +4,12 @@ import (
 	"context"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/nephele-io/nephele/internal/cloud/aws/routing"
 )
 
 // operation is one operation of a client of EC2.
-type operation[In, Out any] func(context.Context, *In, ...func(*ec2.Options)) (*Out, error)
+type operation[In, Out any] = routing.Operation[In, Out]
 
 // operations are the operations of EC2 in one region that the adapter uses. A pointer to the client
 // itself must not be kept in a struct or an interface: the linker would then keep every operation
@@ -29,15 +31,19 @@ type operations struct {
 	RevokeSecurityGroupEgress       operation[ec2.RevokeSecurityGroupEgressInput, ec2.RevokeSecurityGroupEgressOutput]
 	RevokeSecurityGroupIngress      operation[ec2.RevokeSecurityGroupIngressInput, ec2.RevokeSecurityGroupIngressOutput]
 
+	createRoute                   operation[ec2.CreateRouteInput, ec2.CreateRouteOutput]
+	deleteRoute                   operation[ec2.DeleteRouteInput, ec2.DeleteRouteOutput]
 	describeInstances             operation[ec2.DescribeInstancesInput, ec2.DescribeInstancesOutput]
 	describeManagedPrefixLists    operation[ec2.DescribeManagedPrefixListsInput, ec2.DescribeManagedPrefixListsOutput]
 	describeNetworkAcls           operation[ec2.DescribeNetworkAclsInput, ec2.DescribeNetworkAclsOutput]
 	describeNetworkInterfaces     operation[ec2.DescribeNetworkInterfacesInput, ec2.DescribeNetworkInterfacesOutput]
+	describeRouteTables           operation[ec2.DescribeRouteTablesInput, ec2.DescribeRouteTablesOutput]
 	describeSecurityGroupRules    operation[ec2.DescribeSecurityGroupRulesInput, ec2.DescribeSecurityGroupRulesOutput]
 	describeSecurityGroups        operation[ec2.DescribeSecurityGroupsInput, ec2.DescribeSecurityGroupsOutput]
 	describeVpcPeeringConnections operation[ec2.DescribeVpcPeeringConnectionsInput, ec2.DescribeVpcPeeringConnectionsOutput]
 	describeVpcs                  operation[ec2.DescribeVpcsInput, ec2.DescribeVpcsOutput]
 	getManagedPrefixListEntries   operation[ec2.GetManagedPrefixListEntriesInput, ec2.GetManagedPrefixListEntriesOutput]
+	replaceRoute                  operation[ec2.ReplaceRouteInput, ec2.ReplaceRouteOutput]
 }
 
 func operationsOf(c *ec2.Client) *operations {
@@ -56,15 +62,19 @@ func operationsOf(c *ec2.Client) *operations {
 		ModifyVpcEndpoint:               c.ModifyVpcEndpoint,
 		RevokeSecurityGroupEgress:       c.RevokeSecurityGroupEgress,
 		RevokeSecurityGroupIngress:      c.RevokeSecurityGroupIngress,
+		createRoute:                     c.CreateRoute,
+		deleteRoute:                     c.DeleteRoute,
 		describeInstances:               c.DescribeInstances,
 		describeManagedPrefixLists:      c.DescribeManagedPrefixLists,
 		describeNetworkAcls:             c.DescribeNetworkAcls,
 		describeNetworkInterfaces:       c.DescribeNetworkInterfaces,
+		describeRouteTables:             c.DescribeRouteTables,
 		describeSecurityGroupRules:      c.DescribeSecurityGroupRules,
 		describeSecurityGroups:          c.DescribeSecurityGroups,
 		describeVpcPeeringConnections:   c.DescribeVpcPeeringConnections,
 		describeVpcs:                    c.DescribeVpcs,
 		getManagedPrefixListEntries:     c.GetManagedPrefixListEntries,
+		replaceRoute:                    c.ReplaceRoute,
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// overlay is a sorted list of objects with changes over it; nil stands for an object that is gone.
+// overlay is a sorted list of objects with changes over it; nil is an object that is gone.
 type overlay[T any] struct {
 	base    []T
 	id      func(*T) string

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// ownAge is how long the answer to a call of ours is remembered. CloudTrail tells of most calls
-	// within five minutes, of nearly all within fifteen.
+	// ownAge is how long the answer to a call of ours is remembered. CloudTrail reports most calls
+	// within five minutes, nearly all within fifteen.
 	ownAge = 20 * time.Minute
 	// maxOwn bounds the answers that are remembered; the oldest are forgotten first.
 	maxOwn = 1 << 14

@@ -31,8 +31,8 @@ type Config struct {
 	Cluster, Account string
 	// Endpoint, when set, is the URL of EC2, STS and SQS in every region.
 	Endpoint string
-	// Allowed says which endpoints and queues there may be besides those of AWS. Nil means that the
-	// caller vouches for those of this Config.
+	// Allowed says which endpoints and queues there may be besides the ones of AWS. Nil means that
+	// the caller guarantees the endpoints of this Config.
 	Allowed *egress.Rules
 	// Ambient is the identity of the process, as LoadAmbient returns it, which assumes the role if
 	// Credential has no keys. Nil means that the account may not use it. It is never shown to
@@ -44,7 +44,7 @@ type Config struct {
 	// zero fields mean the default.
 	Limits func(region string) cloud.Limits
 
-	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
+	// Bounds is how much is taken from the account; zero fields mean the fields of DefaultBounds.
 	Bounds cloud.Bounds
 	// AttemptTimeout bounds one attempt of one call, with the reading of its answer; 0 means 30 s.
 	AttemptTimeout time.Duration
@@ -95,7 +95,7 @@ type Provider struct {
 	fresh map[string]time.Time // IDs of groups just created, until when a "not found" is not believed
 	kept  *kept
 	own   *ownCalls
-	// chosen is set if nobody vouches for the endpoint that the account names.
+	// chosen is set if a tenant has chosen the endpoint that the account names.
 	chosen bool
 	// ahead is how many nanoseconds the clock of S3 is ahead of ours.
 	ahead atomic.Int64
@@ -203,7 +203,7 @@ func (p *Provider) retryer() awssdk.Retryer {
 
 // credentialsOf returns the cached credentials of the account: static keys, or a role assumed with
 // them or with the identity of the process. base is the configuration without credentials, or with
-// those of the process.
+// the credentials of the process.
 func credentialsOf(cfg Config, base awssdk.Config) awssdk.CredentialsProvider {
 	c := cfg.Credential
 	own := base.Credentials

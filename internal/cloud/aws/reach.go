@@ -30,7 +30,7 @@ import (
 type reach struct {
 	// endpoint is the account's, nil if it names none.
 	endpoint *url.URL
-	// rules are the operator's; nil means that whoever made the Config vouches for the endpoint.
+	// rules are the operator's; nil means that the maker of the Config guarantees the endpoint.
 	rules *egress.Rules
 	// ambient is set if the requests show who the controller is.
 	ambient bool

@@ -11,7 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// idKind is what an id of the cloud stands for.
+// idKind is the kind of object that an id of the cloud names.
 type idKind int
 
 // The kinds of objects that snapshots are made of.
@@ -273,8 +273,8 @@ func (f *refreshing) readInterfaces(ctx context.Context) error {
 	return nil
 }
 
-// follow asks for what an interface leads to, as it was and as it is; nil stands for one that is
-// not there.
+// follow asks for what an interface leads to, as it was and as it is; nil is an interface that does
+// not exist.
 func (f *refreshing) follow(was, is *cloud.Interface) {
 	stays := was != nil && is != nil && was.VMID == is.VMID && f.vms.get(is.VMID) != nil
 	for _, n := range []*cloud.Interface{was, is} {
@@ -312,8 +312,8 @@ func (f *refreshing) readGroups(ctx context.Context) error {
 	return nil
 }
 
-// readLists reads the lists that are named and those that groups refer to and that are not known.
-// Lists that nobody refers to any more are left out, as in Observe.
+// readLists reads the lists that are named, and unknown lists that groups refer to. Lists without
+// references are left out, as in Observe.
 func (f *refreshing) readLists(ctx context.Context) error {
 	named := f.take(prefixListID)
 	if len(named) == 0 && len(f.groups.changed) == 0 {

@@ -250,41 +250,41 @@ func (h *estateHistory) step() string {
 				return "", err
 			}
 			groups = slices.DeleteFunc(groups, func(g simaws.SecurityGroup) bool { return g.VPCID != nic.VPCID })
-			return "groups of " + nic.ID, r.ModifyNetworkInterfaceGroups(nic.ID, []string{oneOf(h, groups, nil).ID})
+			return "groups of " + nic.ID, r.Interfaces().ModifyNetworkInterfaceGroups(nic.ID, []string{oneOf(h, groups, nil).ID})
 		},
 		func() (string, error) {
-			g, err := r.CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: h.nic().VPCID})
+			g, err := r.Groups().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: h.nic().VPCID})
 			return "new group " + g.ID, err
 		},
 		func() (string, error) {
-			id, err := r.DeleteSecurityGroup(h.group().ID, "")
+			id, err := r.Groups().DeleteSecurityGroup(h.group().ID, "")
 			return "delete " + id, err
 		},
 		h.rule,
 		func() (string, error) {
 			nic := h.nic()
-			res, err := r.RunInstances(simaws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1 + h.IntN(3), SubnetID: nic.SubnetID})
+			res, err := r.InstanceCalls().RunInstances(simaws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1 + h.IntN(3), SubnetID: nic.SubnetID})
 			return fmt.Sprintf("run %d in %s", len(res.Instances), nic.SubnetID), err
 		},
 		func() (string, error) {
 			id := h.vm().ID
-			_, err := r.TerminateInstances([]string{id})
+			_, err := r.InstanceCalls().TerminateInstances([]string{id})
 			return "terminate " + id, err
 		},
 		func() (string, error) {
 			id := h.vm().ID
-			_, err := r.StopInstances([]string{id}, false)
+			_, err := r.InstanceCalls().StopInstances([]string{id}, false)
 			return "stop " + id, err
 		},
 		func() (string, error) {
 			id := h.vm().ID
-			_, err := r.StartInstances([]string{id})
+			_, err := r.InstanceCalls().StartInstances([]string{id})
 			return "start " + id, err
 		},
 		h.list,
 		h.peering,
 		func() (string, error) {
-			v, err := r.CreateVPC(simaws.CreateVPCInput{CIDR: "10.99.0.0/16"})
+			v, err := r.Networks().CreateVPC(simaws.CreateVPCInput{CIDR: "10.99.0.0/16"})
 			return "new " + v.ID, err
 		},
 	}
@@ -307,10 +307,10 @@ func (h *estateHistory) rule() (string, error) {
 	}
 	if len(g.Rules) > 0 && h.IntN(2) == 0 {
 		gone := g.Rules[h.IntN(len(g.Rules))]
-		_, err := r.RevokeSecurityGroup(simaws.RevokeInput{GroupID: g.ID, Egress: gone.Egress, RuleIDs: []string{gone.ID}})
+		_, err := r.Groups().RevokeSecurityGroup(simaws.RevokeInput{GroupID: g.ID, Egress: gone.Egress, RuleIDs: []string{gone.ID}})
 		return "revoke in " + g.ID, err
 	}
-	_, err := r.AuthorizeSecurityGroup(simaws.AuthorizeInput{GroupID: g.ID, Egress: h.IntN(2) == 0, Permissions: []simaws.Permission{perm}})
+	_, err := r.Groups().AuthorizeSecurityGroup(simaws.AuthorizeInput{GroupID: g.ID, Egress: h.IntN(2) == 0, Permissions: []simaws.Permission{perm}})
 	return "authorize in " + g.ID, err
 }
 

@@ -144,8 +144,7 @@ func updateOf(id string, r cloud.Rule) (types.SecurityGroupRuleUpdate, error) {
 	return out, nil
 }
 
-// listRules reads the rules of the group with their IDs. Those of a kind that we do not know are
-// left out.
+// listRules reads the rules of the group with their IDs. Rules of an unknown kind are left out.
 func (w writer) listRules(ctx context.Context) ([]cloud.Rule, error) {
 	in := &ec2.DescribeSecurityGroupRulesInput{
 		MaxResults: awssdk.Int32(w.p.cfg.PageSize),

@@ -39,6 +39,10 @@ var serviceRights = map[string]string{
 	"rds": "rds", "elasticache": "elasticache", "elb": "elasticloadbalancing", "efs": "elasticfilesystem", "lambda": "lambda",
 }
 
+// ofRoutes reports whether a call is about the routes to Nodes, for which rights are asked for
+// apart.
+func ofRoutes(call string) bool { return strings.Contains(call, "Route") }
+
 // onlyExplained is asked by "nephele explain" alone, which says what it does not know where it is
 // not permitted.
 const onlyExplained = "ec2:DescribeNetworkAcls"
@@ -51,7 +55,7 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var calls, serving []string
+	var calls, serving, routing []string
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
@@ -69,6 +73,8 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 					serving = append(serving, serviceRights[pkg.Name]+":"+call)
 				case ok && pkg.Name == "ec2" && strings.HasSuffix(strings.TrimSuffix(call, "s"), "VpcEndpoint"):
 					serving = append(serving, "ec2:"+call)
+				case ok && pkg.Name == "ec2" && ofRoutes(call):
+					routing = append(routing, "ec2:"+call)
 				case ok && pkg.Name == "ec2":
 					calls = append(calls, "ec2:"+call)
 				}
@@ -92,6 +98,14 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 	for mode, called := range map[policies.Mode][]string{policies.Plan: read(serving), policies.Enforce: serving} {
 		if have := slices.DeleteFunc(written(t, policies.Pins{Mode: mode, Services: true}).Actions(), func(c string) bool { return slices.Contains(calls, c) }); !slices.Equal(have, called) {
 			t.Errorf("of services the command permits to %s\n%q\nand the adapter calls\n%q", mode, have, called)
+		}
+	}
+	slices.Sort(routing)
+	routing = slices.Compact(routing)
+	for mode, called := range map[policies.Mode][]string{policies.Plan: read(routing), policies.Enforce: routing} {
+		have := slices.DeleteFunc(written(t, policies.Pins{Mode: mode, RouteTables: []string{"rtb-12345678"}}).Actions(), func(c string) bool { return slices.Contains(calls, c) })
+		if !slices.Equal(have, called) {
+			t.Errorf("of routes the command permits to %s\n%q\nand the adapter calls\n%q", mode, have, called)
 		}
 	}
 	reading := read(calls)
@@ -209,7 +223,7 @@ func TestPinnedRightsProtect(t *testing.T) {
 	l := newLabWithRights(t, written(t, pinned(t)))
 	// Groups that others have made, with all rights.
 	foreign := func(vpc, cluster string) string {
-		g, err := l.region().CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "nephele-" + vpc + cluster, Description: "d", VPCID: vpc,
+		g, err := l.region().Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "nephele-" + vpc + cluster, Description: "d", VPCID: vpc,
 			Tags: aws.Tags{cloud.TagCluster: cluster, cloud.TagKind: cloud.KindClass}})
 		if err != nil {
 			t.Fatal(err)

@@ -354,7 +354,7 @@ func (r *serviceReader) endpoints(ctx context.Context) error {
 			if len(x.DnsEntries) > 0 {
 				d.DNSName = awssdk.ToString(x.DnsEntries[0].DnsName)
 			}
-			// Those of the cloud's own services listen there, others where their owners like.
+			// The cloud's own services listen there, other services where their owners like.
 			if service := awssdk.ToString(x.ServiceName); strings.HasPrefix(service, "com.amazonaws.") && !strings.Contains(service, ".vpce.") {
 				d.listens("https", cloud.TCP, 443)
 			}

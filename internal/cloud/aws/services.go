@@ -276,8 +276,8 @@ type made struct {
 // maker is how the interfaces of a kind of services look.
 type maker struct {
 	kind cloud.ServiceKind
-	// requester is who makes them, empty if that differs from region to region; ifType is what they
-	// are called then, which nobody can choose who makes one himself.
+	// requester is the maker of such interfaces, empty if that differs from region to region;
+	// ifType is their type, which users cannot choose for interfaces of their own.
 	requester, ifType string
 	description       *regexp.Regexp
 	// arn is the service and the resource of the ARN, and name the name, of what the description
@@ -285,8 +285,8 @@ type maker struct {
 	arn, name string
 }
 
-// makers has a row for each kind. Requesters, types and descriptions are those of
-// "Requester-managed network interfaces" in the user guide of EC2, and of its API reference.
+// makers has a row for each kind. The source of requesters, types and descriptions is
+// "Requester-managed network interfaces" in the user guide of EC2, and its API reference.
 var makers = []maker{
 	{kind: cloud.RDSInstance, requester: "amazon-rds", ifType: "interface", description: regexp.MustCompile(`^RDSNetworkInterface$`)},
 	{kind: cloud.ElastiCacheCluster, requester: "amazon-elasticache", ifType: "interface", description: regexp.MustCompile(`^ElastiCache ([A-Za-z0-9-]+)$`),
@@ -343,8 +343,8 @@ func arn(service, region, account, resource string) string {
 // unread says why the groups of a service are not set whose API was not read.
 const unread = "its API is not read now, so what it remembers of its own groups is not known"
 
-// servicesOf returns the services of a region that were asked for, sorted by ID: those that APIs
-// have described, and those of which only interfaces tell.
+// servicesOf returns the services of a region that were asked for, sorted by ID: the services that
+// APIs have described, and the services that only interfaces show.
 func servicesOf(snap *cloud.Snapshot, d *described, whose map[string]string) []cloud.Service {
 	var nics []*cloud.Interface
 	var madeFor []made

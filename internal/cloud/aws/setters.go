@@ -20,8 +20,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// This file sets the groups of native services, and writes what they had into their tags. Nobody
-// but the service itself may do either to its interfaces.
+// This file sets the groups of native services, and writes their former groups into their tags. AWS
+// lets only the service itself do either to its interfaces.
 
 // arriveTime is how long the interfaces of a service may take to hold the groups that it was given.
 const arriveTime = 3 * time.Minute
@@ -169,7 +169,7 @@ func (s services) untagEndpoint(ctx context.Context, id string) error {
 	return s.w.classify("DeleteTags", err)
 }
 
-// keys are those of the op's tags, sorted.
+// keys are the keys of the op's tags, sorted.
 func (w writer) keys() []string { return slices.Sorted(maps.Keys(w.op.Tags)) }
 
 // tagsOf are the op's tags in the form of a service's API, sorted.

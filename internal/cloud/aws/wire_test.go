@@ -23,7 +23,7 @@ func TestPages(t *testing.T) {
 	l := newLab(t, sim.Options{})
 	for i := range 23 {
 		name := fmt.Sprintf("g%02d", i)
-		if _, err := l.region().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: network}); err != nil {
+		if _, err := l.region().Groups().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: network}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestObserveDetails(t *testing.T) {
 		t.Errorf("network %+v", n)
 	}
 	gone := before.VMs[0].ID
-	if _, err := l.region().TerminateInstances([]string{gone}); err != nil {
+	if _, err := l.region().InstanceCalls().TerminateInstances([]string{gone}); err != nil {
 		t.Fatal(err)
 	}
 	after, err := l.provider.Observe(t.Context(), l.scope())

@@ -30,7 +30,7 @@ type Config struct {
 	Cluster string
 	// Cloud says where the subscription is; nil is the public Azure cloud.
 	Cloud *v1alpha1.AzureCloud
-	// Allowed says which hosts Cloud may name. Nil means that the caller vouches for it.
+	// Allowed says which hosts Cloud may name. Nil means that the caller guarantees them.
 	Allowed *egress.Rules
 	// Ambient is the identity of the process, which is used if Credential has no secret. Nil means
 	// that the account may not use it. It is never shown to Cloud.
@@ -50,13 +50,13 @@ type Config struct {
 	Audit Auditor
 	// Gate, if set, is asked before every request.
 	Gate egress.Gate
-	// Quotas are those of the subscription where they differ from Azure's; nil means that none
+	// Quotas are the quotas of the subscription where they differ from Azure's; nil means that none
 	// does.
 	Quotas *v1alpha1.AzureQuotas
-	// Former are groups that interfaces may have had, by interface, all in lower case: what they
-	// mean there is told, too. NoGroup stands for none.
+	// Former are groups that interfaces may have had, by interface, all in lower case: the snapshot
+	// also says what they mean there. NoGroup means none.
 	Former map[string][]string
-	// Bounds are how much is taken from the account; zero fields mean those of DefaultBounds.
+	// Bounds is how much is taken from the account; zero fields mean the fields of DefaultBounds.
 	Bounds cloud.Bounds
 	// AttemptTimeout bounds one attempt of one call, with the reading of its answer; 0 means 60 s.
 	AttemptTimeout time.Duration
@@ -77,7 +77,8 @@ type Account struct {
 	network networkClients
 	graph   *armresourcegraph.Client
 	tags    *tagsClient
-	// credential and options are what the clients are made of, storages those of blobs by host.
+	// credential and options are what the clients are made of, storages the clients of blobs by
+	// host.
 	credential azcore.TokenCredential
 	options    policy.ClientOptions
 	storages   struct {
@@ -88,10 +89,10 @@ type Account struct {
 	ahead atomic.Int64
 	// turns lets one write at a time at a group: the cloud takes no more.
 	turns turns
-	// lastTold is what was last told of balancers and gateways.
+	// lastTold is the last answer about balancers and gateways.
 	lastTold  lastTold
 	spellings spellings
-	// serviceTags are those of the whole cloud, as last read.
+	// serviceTags are the tags of the whole cloud, as last read.
 	serviceTags serviceTags
 }
 
@@ -137,8 +138,7 @@ func New(cfg Config) (*Account, error) {
 		return nil, fmt.Errorf("the credentials cannot be used: %w", err)
 	}
 	a.credential, a.options = credential, options
-	// Registering providers is the owner's business, and would be a change that nobody has asked
-	// for.
+	// Registering providers is the owner's business, and would be a change that no policy asks for.
 	options.PerRetryPolicies = append(options.PerRetryPolicies, admission{a}, recorder{a})
 	o := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
 	if a.network, err = newNetworkClients(cfg.Credential.SubscriptionID, credential, o); err != nil {

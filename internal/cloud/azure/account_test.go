@@ -20,6 +20,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -46,12 +48,12 @@ type lab struct {
 	web, webNIC, db, dbNIC    string
 }
 
-func newLab(t *testing.T, more func(*simazure.Builder)) *lab {
+func newLab(t *testing.T, more func(*build.Builder)) *lab {
 	t.Helper()
 	l := &lab{t: t, faults: &calls.Faults{}, journal: calls.NewJournal(1000), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
-	b := simazure.NewBuilder(tenantID, subscription, region)
+	b := build.New(tenantID, subscription, region)
 	l.client = b.Principal("nephele", secret)
-	l.nsg = b.SecurityGroup("shop", "nsg-web", simazure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
+	l.nsg = b.SecurityGroup("shop", "nsg-web", build.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
 	l.subnetNSG = b.SecurityGroup("shop", "nsg-subnet")
 	l.vnet = b.Network("shop", "vnet-a", []string{"10.1.0.0/16", "fd00:1::/48"}, []string{"web", "10.1.1.0/24"}, []string{"db", "10.1.2.0/24", l.subnetNSG})
 	peer := b.Network("shop", "vnet-b", []string{"10.2.0.0/16"}, []string{"far", "10.2.1.0/24"})
@@ -125,7 +127,7 @@ func (l *lab) document(id string) string {
 	l.t.Helper()
 	var doc map[string]any
 	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
-		at, _ := simazure.ParseID(id)
+		at, _ := document.ParseID(id)
 		p := c.Principals()[0]
 		var err error
 		if doc, err = c.Get(&p, at); err != nil {
@@ -163,7 +165,7 @@ func (l *lab) document(id string) string {
 
 // TestObserve reads a region over several pages; ids are one whatever their case.
 func TestObserve(t *testing.T) {
-	l := newLab(t, func(b *simazure.Builder) {
+	l := newLab(t, func(b *build.Builder) {
 		for i := range b.State.Resources {
 			switch r := &b.State.Resources[i]; {
 			case strings.HasSuffix(r.ID, "/web-1"):
@@ -181,7 +183,7 @@ func TestObserve(t *testing.T) {
 	web := s.VMs[slices.IndexFunc(s.VMs, func(v cloud.VM) bool { return v.Name == "web-1" })]
 	want := cloud.VM{
 		ID:         strings.ToLower(l.web),
-		UID:        simazure.GUIDOf("vm web-1"),
+		UID:        build.GUIDOf("vm web-1"),
 		Created:    time.Date(2026, 4, 30, 12, 0, 0, 0, time.UTC),
 		Name:       "web-1",
 		NetworkID:  vnet,
@@ -340,7 +342,7 @@ func TestSetInterfaceGroupsRace(t *testing.T) {
 	l := newLab(t, nil)
 	l.faults.Add(calls.Fault{Action: "Microsoft.Network/networkInterfaces/write", Match: func(calls.Call) bool {
 		l.change(func(c *simazure.Cloud) {
-			at, _ := simazure.ParseID(l.dbNIC)
+			at, _ := document.ParseID(l.dbNIC)
 			p := c.Principals()[0]
 			if _, err := c.UpdateTags(simazure.Write{By: &p, Now: l.now}, at, simazure.TagsMerge, map[string]string{"theirs": "yes"}); err != nil {
 				t.Error(err)

@@ -188,7 +188,7 @@ func document(rules []cloud.Rule) (armnetwork.SecurityGroup, error) {
 }
 
 // editRules changes the rules of a group of ours: it reads them, and writes all of them as they are
-// to be, on condition that nobody has written since. Who has is looked at anew, a few times.
+// to be, on condition that they have not changed since. If they have, it starts again, a few times.
 func (a *Account) editRules(ctx context.Context, op cloud.Op) error {
 	at, err := a.ours(op, op.Target)
 	if err != nil {

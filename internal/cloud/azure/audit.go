@@ -18,7 +18,7 @@ import (
 type Auditor interface {
 	// Begin is called when an attempt of a call that changes something is about to be sent, and the
 	// function that it returns when it is over, before anybody acts on the answer. Both keep what
-	// they are told before they return.
+	// they are given before they return.
 	Begin(cloud.Call) (end func(cloud.Outcome))
 }
 

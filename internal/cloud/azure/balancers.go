@@ -22,7 +22,7 @@ const fixedBalancer = "a load balancer of Azure has no network security group; t
 // probeAddress is the one that health checks of load balancers come from, anywhere in Azure.
 func probeAddress() netip.Addr { return netip.AddrFrom4([4]byte{168, 63, 129, 16}) }
 
-// natPorts bounds the ports of one inbound NAT rule that are told.
+// natPorts bounds the ports of one inbound NAT rule in a snapshot.
 const natPorts = 500
 
 // frontend is a front end of a load balancer or of an application gateway.
@@ -41,14 +41,15 @@ type pool struct {
 	Name       string `json:"name"`
 	Properties struct {
 		Network *reference `json:"virtualNetwork"`
-		// Addresses are those of a load balancer that are named as such, and not by an interface.
+		// Addresses are the addresses of a load balancer that are named as such, and not by an
+		// interface.
 		Addresses []struct {
 			Properties struct {
 				Address string     `json:"ipAddress"`
 				Network *reference `json:"virtualNetwork"`
 			} `json:"properties"`
 		} `json:"loadBalancerBackendAddresses"`
-		// Hosts are those of an application gateway.
+		// Hosts are the hosts of an application gateway.
 		Hosts []struct {
 			Address string `json:"ipAddress"`
 			FQDN    string `json:"fqdn"`
@@ -150,7 +151,7 @@ func (b backends) of(p *pool, home string) []member {
 	return slices.CompactFunc(out, func(a, b member) bool { return a.addr == b.addr })
 }
 
-// targets are members as those to whom traffic is handed on, and their network.
+// targets returns members as targets of traffic, and their network.
 func targets(all []member, port, health uint16) (out []cloud.Target, network string) {
 	for _, m := range all {
 		out = append(out, cloud.Target{Addr: m.addr, Port: port, HealthPort: health})
@@ -170,7 +171,7 @@ func protocols(text string) []int {
 	return []int{cloud.TCP, cloud.UDP}
 }
 
-// addresses are those of a front end.
+// addresses are the addresses of a front end.
 func (f *frontend) addresses(w *world) (private, public []netip.Addr) {
 	if a, err := netip.ParseAddr(f.Properties.Address); err == nil && f.Properties.Public.key() == "" {
 		private = append(private, a)
@@ -186,7 +187,7 @@ func networkOf(subnet *reference) string {
 	return network
 }
 
-// service is a load balancer in the words of the port, and an interface that stands for each front
+// service is a load balancer in the words of the port, with an interface that represents each front
 // end in a network.
 func (b *balancer) service(w *world, behind backends) (cloud.Service, []cloud.Interface) {
 	key := strings.ToLower(b.ID)

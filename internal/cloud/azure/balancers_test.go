@@ -10,12 +10,14 @@ import (
 	config "github.com/nephele-io/nephele/config/azure"
 	"github.com/nephele-io/nephele/internal/cloud"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
 // relays puts load balancers and application gateways into the network of a lab, with web-1 behind
 // each.
-func relays(b *simazure.Builder) {
+func relays(b *build.Builder) {
 	gates := b.Network("shop", "vnet-g", []string{"10.8.0.0/16"}, []string{"gate", "10.8.1.0/28"}, []string{"wide", "10.8.2.0/23"}, []string{"both", "10.8.4.0/28"})
 	subnet := "/subscriptions/" + subscription + "/resourceGroups/shop/providers/Microsoft.Network/virtualNetworks/vnet-a/subnets/web"
 	nic := ""
@@ -24,11 +26,11 @@ func relays(b *simazure.Builder) {
 			nic = r.ID
 		}
 	}
-	sql := simazure.Listening{Protocol: "Tcp", Port: 1433, To: 11433, Probe: 59999, Pool: "sql"}
-	all := simazure.Listening{Protocol: "All", Pool: "all"}
+	sql := build.Listening{Protocol: "Tcp", Port: 1433, To: 11433, Probe: 59999, Pool: "sql"}
+	all := build.Listening{Protocol: "All", Pool: "all"}
 	inside := b.Balancer("shop", "inside", subnet, "10.1.1.200", map[string]string{"team": "shop"}, sql, all)
-	outside := b.Balancer("shop", "outside", "", b.PublicAddress("shop", "pip", "203.0.113.5"), nil, simazure.Listening{Protocol: "Udp", Port: 53, To: 53, Pool: "dns", Hosts: []string{"10.1.1.77"}})
-	web := []simazure.Listening{{Protocol: "Https", Port: 443, To: 8080, Probe: 8081, Pool: "web"}, {Protocol: "Http", Port: 80, To: 8080, Pool: "old"}}
+	outside := b.Balancer("shop", "outside", "", b.PublicAddress("shop", "pip", "203.0.113.5"), nil, build.Listening{Protocol: "Udp", Port: 53, To: 53, Pool: "dns", Hosts: []string{"10.1.1.77"}})
+	web := []build.Listening{{Protocol: "Https", Port: 443, To: 8080, Probe: 8081, Pool: "web"}, {Protocol: "Http", Port: 80, To: 8080, Pool: "old"}}
 	front := b.Gateway("shop", "front", gates+"/subnets/gate", "10.8.1.9", nil, web...)
 	b.Gateway("shop", "wide", gates+"/subnets/wide", "10.8.2.9", nil, web[0])
 	b.Gateway("shop", "one", gates+"/subnets/both", "10.8.4.9", nil, web[0])
@@ -101,7 +103,7 @@ func TestBalancersAndGateways(t *testing.T) {
 	}
 	// Without the right for one kind the others are as they were, and that is said.
 	for kind, right := range map[cloud.ServiceKind]string{cloud.LoadBalancer: "Microsoft.Network/loadBalancers/read", cloud.ApplicationGateway: "Microsoft.Network/applicationGateways/read"} {
-		l := newLab(t, func(b *simazure.Builder) {
+		l := newLab(t, func(b *build.Builder) {
 			relays(b)
 			b.State.Principals[0].Assignments = []simazure.Assignment{{Scope: "/subscriptions/" + subscription, Role: simazure.Role{
 				Name: "less", Actions: []string{"*/read"}, NotActions: []string{right},
@@ -126,7 +128,7 @@ func TestBalancersAndGateways(t *testing.T) {
 // gateways in a subnet the one that stays has no address after as before.
 func TestWithdrawnRight(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(b *simazure.Builder) {
+	l := newLab(t, func(b *build.Builder) {
 		relays(b)
 		for _, r := range b.State.Resources {
 			if strings.HasSuffix(r.ID, "/db-1-nic") {
@@ -180,7 +182,7 @@ func TestWithdrawnRight(t *testing.T) {
 	l.change(func(c *simazure.Cloud) {
 		p := c.Principals()[0]
 		p.Assignments = []simazure.Assignment{{Scope: "/subscriptions/" + subscription, Role: simazure.Role{Name: "all", Actions: []string{"*"}}}}
-		at, _ := simazure.ParseID(l.webNIC)
+		at, _ := document.ParseID(l.webNIC)
 		doc, err := c.Get(&p, at)
 		if err != nil {
 			t.Fatal(err)

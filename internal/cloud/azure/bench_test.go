@@ -12,13 +12,13 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/aws"
-	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // BenchmarkImportServices reads a subscription of 1,000 services: 700 private endpoints, 250 load
 // balancers and 50 application gateways, each of these in a subnet of its own.
 func BenchmarkImportServices(b *testing.B) {
-	made := simazure.NewBuilder(tenantID, subscription, region)
+	made := build.New(tenantID, subscription, region)
 	client := made.Principal("nephele", secret)
 	subnets := [][]string{{"web", "10.1.0.0/17"}}
 	for i := range 50 {
@@ -30,11 +30,11 @@ func BenchmarkImportServices(b *testing.B) {
 	}
 	for i := range 250 {
 		made.Balancer("shop", fmt.Sprint("balancer", i), network+"/subnets/web", fmt.Sprintf("10.1.%d.%d", 40+i/200, 10+i%200), nil,
-			simazure.Listening{Protocol: "Tcp", Port: 1433, To: 1433, Probe: 59999, Pool: "sql"})
+			build.Listening{Protocol: "Tcp", Port: 1433, To: 1433, Probe: 59999, Pool: "sql"})
 	}
 	for i := range 50 {
 		made.Gateway("shop", fmt.Sprint("gateway", i), fmt.Sprintf("%s/subnets/gate%d", network, i), fmt.Sprintf("10.1.%d.%d", 128+i/16, i%16*16+9), nil,
-			simazure.Listening{Protocol: "Https", Port: 443, To: 8080, Probe: 8081, Pool: "web"})
+			build.Listening{Protocol: "Https", Port: 443, To: 8080, Probe: 8081, Pool: "web"})
 	}
 	w, err := aws.New(aws.State{Azure: &made.State}, aws.Options{Clock: time.Now, Seed: 1})
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // onSubnets gives subnets network security groups.
-func onSubnets(b *simazure.Builder, groups map[string]string) {
+func onSubnets(b *build.Builder, groups map[string]string) {
 	for i := range b.State.Resources {
 		if res := &b.State.Resources[i]; strings.HasSuffix(res.ID, "/vnet-a") {
 			for _, s := range res.Properties["subnets"].([]any) {
@@ -35,7 +36,7 @@ func TestSubnetGroupsAreWhatTheCloudDecides(t *testing.T) {
 	stopped, unsure := 0, 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(11, seed))
-		l := newLab(t, func(b *simazure.Builder) {
+		l := newLab(t, func(b *build.Builder) {
 			var asgs []string
 			for _, res := range b.State.Resources {
 				if strings.HasSuffix(res.ID, "asg-web") {
@@ -74,7 +75,7 @@ func TestSubnetGroupsAreWhatTheCloudDecides(t *testing.T) {
 					var v simazure.Verdict
 					var err error
 					l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
-						v, err = c.Allowed(simazure.Flow{Src: from, Dst: to, Protocol: x[0], Port: x[1]})
+						v, err = c.Verdicts().Allowed(simazure.Flow{Src: from, Dst: to, Protocol: x[0], Port: x[1]})
 					})
 					if err != nil {
 						t.Fatal(err)

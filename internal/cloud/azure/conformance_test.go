@@ -8,6 +8,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/cloud/cloudtest"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -50,7 +51,7 @@ func (l *lab) conforming() cloudtest.World {
 	w.CreateForeign = func(name string) string {
 		id := "/subscriptions/" + subscription + "/resourceGroups/shop/providers/Microsoft.Network/networkSecurityGroups/" + azure.NameIn(w.Network, name)
 		l.change(func(c *simazure.Cloud) {
-			at, _ := simazure.ParseID(id)
+			at, _ := document.ParseID(id)
 			p := c.Principals()[0]
 			if _, err := c.Put(simazure.Write{By: &p, Now: l.now}, at, map[string]any{"location": region, "tags": map[string]any{
 				"nephele.io_cluster": "somebody else", "nephele.io_kind": "class"}, "properties": map[string]any{}}); err != nil {

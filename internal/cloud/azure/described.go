@@ -235,8 +235,8 @@ func (d *Description) Subscriptions() []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// Account returns a subscription as a provider that can be observed and nothing else. The quotas
-// are those of the account, nil for Azure's own.
+// Account returns a subscription as a provider that can only be observed. The quotas are the quotas
+// of the account, nil for Azure's own.
 func (d *Description) Account(subscription string, quotas *v1alpha1.AzureQuotas, now func() time.Time) cloud.Provider {
 	return &described{Description: d, subscription: strings.ToLower(subscription), room: roomOf(quotas), now: now}
 }

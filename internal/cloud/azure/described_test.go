@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // dump is what Resource Graph tells of the lab.
@@ -133,7 +134,7 @@ func TestDescription(t *testing.T) {
 // TestDescriptionOfServices: so it is with load balancers, gateways and private endpoints.
 func TestDescriptionOfServices(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(b *simazure.Builder) {
+	l := newLab(t, func(b *build.Builder) {
 		relays(b)
 		b.Endpoint("shop", "sql", "/subscriptions/"+subscription+"/resourceGroups/shop/providers/Microsoft.Network/virtualNetworks/vnet-a/subnets/web", "10.1.1.99", "sqlServer", nil)
 	})

@@ -10,6 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // nic is the interface of an id as the account shows it.
@@ -51,7 +53,7 @@ func (l *lab) release(a *azure.Account, former string) error {
 func (l *lab) deleteGroup(id string) {
 	l.t.Helper()
 	l.change(func(c *simazure.Cloud) {
-		at, _ := simazure.ParseID(id)
+		at, _ := document.ParseID(id)
 		p := c.Principals()[0]
 		if _, err := c.Delete(simazure.Write{By: &p, Now: l.now}, at); err != nil {
 			l.t.Fatal(err)
@@ -122,9 +124,9 @@ func TestFormerGroupMadeAnew(t *testing.T) {
 	l.deleteGroup(l.nsg)
 	l.nic(a, l.webNIC)
 	l.change(func(c *simazure.Cloud) {
-		at, _ := simazure.ParseID(l.nsg)
+		at, _ := document.ParseID(l.nsg)
 		p := c.Principals()[0]
-		body := map[string]any{"location": region, "properties": map[string]any{"securityRules": []any{simazure.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "192.0.2.0/24", "", "22")}}}
+		body := map[string]any{"location": region, "properties": map[string]any{"securityRules": []any{build.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "192.0.2.0/24", "", "22")}}}
 		if _, err := c.Put(simazure.Write{By: &p, Now: l.now}, at, body); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +150,7 @@ func TestBasicAddressKeepsItsGuard(t *testing.T) {
 	l.change(func(c *simazure.Cloud) {
 		p := c.Principals()[0]
 		public := strings.Replace(l.nsg, "networkSecurityGroups/nsg-web", "publicIPAddresses/web-ip", 1)
-		at, ok := simazure.ParseID(public)
+		at, ok := document.ParseID(public)
 		if !ok {
 			t.Fatal(public)
 		}
@@ -156,7 +158,7 @@ func TestBasicAddressKeepsItsGuard(t *testing.T) {
 		if _, err := c.Put(simazure.Write{By: &p, Now: l.now}, at, body); err != nil {
 			t.Fatal(err)
 		}
-		nic, _ := simazure.ParseID(l.webNIC)
+		nic, _ := document.ParseID(l.webNIC)
 		doc, err := c.Get(&p, nic)
 		if err != nil {
 			t.Fatal(err)

@@ -18,8 +18,8 @@ const typeGateway = "microsoft.network/applicationgateways"
 
 const fixedGateway = "an application gateway has no network security group of its own; that of its subnet filters it"
 
-// gatewayAddresses bounds the addresses of a gateway's subnet: those of a /24, the largest subnet
-// that Azure recommends for one.
+// gatewayAddresses bounds the addresses of a gateway's subnet: as many as a /24 has, the largest
+// subnet that Azure recommends for one.
 const gatewayAddresses = 256
 
 // ported is a part of a gateway that has a port.
@@ -71,7 +71,7 @@ type gateway struct {
 	} `json:"urlPathMaps"`
 }
 
-// hand says to whom a gateway hands on.
+// hand says where a gateway hands traffic on to.
 type hand struct {
 	Pool     *reference `json:"backendAddressPool"`
 	Settings *reference `json:"backendHttpSettings"`
@@ -99,7 +99,7 @@ func (g *gateway) subnets() []string {
 	return out
 }
 
-// service is a gateway in the words of the port, and the interface that stands for it. shared are
+// service is a gateway in the words of the port, and the interface that represents it. shared are
 // the subnets in which there are several gateways.
 func (g *gateway) service(w *world, behind backends, shared map[string]bool) (cloud.Service, []cloud.Interface) {
 	key := strings.ToLower(g.ID)

@@ -23,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 func pemOf(kind string, der []byte) string {
@@ -125,9 +126,9 @@ func TestKindsOfCredentials(t *testing.T) {
 func TestSubscriptionsAndRegions(t *testing.T) {
 	t.Parallel()
 	const second = "bbbbbbbb-bbbb-4ccc-8ddd-eeeeeeeeeeee"
-	l := newLab(t, func(b *simazure.Builder) {
+	l := newLab(t, func(b *build.Builder) {
 		for _, x := range [][2]string{{second, region}, {subscription, "northeurope"}} {
-			o := simazure.NewBuilder(tenantID, x[0], x[1])
+			o := build.New(tenantID, x[0], x[1])
 			network := o.Network("far", "vnet-"+x[1], []string{"10.8.0.0/16"}, []string{"all", "10.8.1.0/24"})
 			o.Machine("far", "far-"+x[1], network+"/subnets/all", "10.8.1.4", "")
 			b.State.Groups = append(b.State.Groups, o.State.Groups...)
@@ -196,7 +197,7 @@ func TestManagedIdentity(t *testing.T) {
 	defer metadata.Close()
 	l.change(func(c *simazure.Cloud) {
 		c.SetPrincipal(simazure.Principal{
-			Tenant: tenantID, ClientID: simazure.GUIDOf("mi"), ObjectID: simazure.GUIDOf("mi"), System: true,
+			Tenant: tenantID, ClientID: build.GUIDOf("mi"), ObjectID: build.GUIDOf("mi"), System: true,
 			Managed: "/subscriptions/" + subscription + "/resourceGroups/shop/providers/Microsoft.ManagedIdentity/userAssignedIdentities/mi",
 		})
 	})
@@ -208,7 +209,7 @@ func TestManagedIdentity(t *testing.T) {
 		return u
 	}
 	own := azure.LoadAmbient(elsewhere{"169.254.169.254", to(metadata.URL), http.DefaultTransport})
-	for client, class := range map[string]cloud.Class{"": "", simazure.GUIDOf("mi"): "", simazure.GUIDOf("else"): cloud.Auth} {
+	for client, class := range map[string]cloud.Class{"": "", build.GUIDOf("mi"): "", build.GUIDOf("else"): cloud.Auth} {
 		a := l.account(func(c *azure.Config) {
 			c.Credential.ClientKey, c.Credential.ClientID, c.Credential.TenantID = "", client, ""
 			c.Cloud, c.Ambient = nil, own

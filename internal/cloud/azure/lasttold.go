@@ -14,9 +14,9 @@ type lastTold struct {
 	rows map[[2]string][]row
 }
 
-// keep returns what was told before of services that the answer leaves out though interfaces are
-// behind them, and remembers the answer with it. A service that is gone has no interfaces behind
-// it, so it is not kept. What is remembered is no more than the answers had.
+// keep returns what was reported before of services that the answer leaves out though interfaces
+// are behind them, and remembers the answer with it. A service that is gone has no interfaces
+// behind it, so it is not kept. What is remembered is no more than the answers had.
 func (l *lastTold) keep(w *world, region string, kinds []serviceKind, answer []row) []row {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,8 +74,8 @@ func viewed(id, nic string) (group string, bytes int, ok bool) {
 }
 
 // apart says how many bytes the hashes of interfaces have in the ids of their views, so that no two
-// share an id; tags are those of the port, by interface. What a record says counts first. Where two
-// records say the same, nobody can tell which interface is meant: the later one is among mixed,
+// share an id; tags are the tags of the port, by interface. What a record says counts first. Where
+// two records say the same, no one can tell which interface is meant: the later one is among mixed,
 // with the other.
 func apart(tags map[string]map[string]string) (bytes map[string]int, mixed map[string]string) {
 	bytes, mixed = map[string]int{}, map[string]string{}

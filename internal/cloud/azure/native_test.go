@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // randomRules are rules as people write them, with denies, tags, groups of both sides and addresses
@@ -38,7 +39,7 @@ func randomRules(r *rand.Rand, asgs []string) []map[string]any {
 	}
 	var out []map[string]any
 	for i := range r.IntN(7) {
-		rule := simazure.Rule(
+		rule := build.Rule(
 			fmt.Sprintf("r%d", i),
 			pick("Inbound", "Outbound"),
 			100+r.IntN(5)*10+i,
@@ -78,7 +79,7 @@ func TestNativeIsWhatTheCloudDecides(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, seed))
 		var other string
 		var tags map[string][]netip.Prefix
-		l := newLab(t, func(b *simazure.Builder) {
+		l := newLab(t, func(b *build.Builder) {
 			other = b.ApplicationGroup("shop", "asg-db")
 			b.State.ServiceTags = tagged()
 			tags = randomLeads(r, b)
@@ -129,7 +130,7 @@ func TestNativeIsWhatTheCloudDecides(t *testing.T) {
 					}
 					var v simazure.Verdict
 					var err error
-					l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) { v, err = c.Allowed(f) })
+					l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) { v, err = c.Verdicts().Allowed(f) })
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -158,7 +159,7 @@ func TestNativeIsWhatTheCloudDecides(t *testing.T) {
 	}
 }
 
-func l0vnet(b *simazure.Builder) string {
+func l0vnet(b *build.Builder) string {
 	for _, res := range b.State.Resources {
 		if strings.HasSuffix(res.ID, "/vnet-a") {
 			return res.ID
@@ -171,7 +172,7 @@ func l0vnet(b *simazure.Builder) string {
 // which others may have told prefixes, those of a peer, and routes. It returns what tags mean at
 // the interface, so far as nobody can read it: the addresses of services, and the tags that are
 // kept because prefixes may have been learned.
-func randomLeads(r *rand.Rand, b *simazure.Builder) map[string][]netip.Prefix {
+func randomLeads(r *rand.Rand, b *build.Builder) map[string][]netip.Prefix {
 	tags := tagged()
 	vnet := l0vnet(b)
 	peer := strings.TrimSuffix(vnet, "vnet-a") + "vnet-b"

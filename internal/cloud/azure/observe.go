@@ -111,7 +111,7 @@ func (a *Account) observe(ctx context.Context, s cloud.Scope, services []service
 	return snap, nil
 }
 
-// rows reads all pages of a query. Pages are told by the position in the order of ids; an id that
+// rows reads all pages of a query. A page begins after a position in the order of ids; an id that
 // comes twice is taken once.
 func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
 	var out []row

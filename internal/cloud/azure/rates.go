@@ -14,9 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 )
 
-// The buckets that Azure documents. Those of Resource Manager are one per subscription and
-// principal, those of the network provider one per subscription, that of Resource Graph one per
-// principal.
+// The buckets that Azure documents: of Resource Manager one per subscription and principal, of the
+// network provider one per subscription, of Resource Graph one per principal.
 const (
 	bucketReads         = "reads"
 	bucketWrites        = "writes"

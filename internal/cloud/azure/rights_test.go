@@ -12,6 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/cloud/azure/rights"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // TestPlanRole: the role for plans, as the command prints it for a resource group, reads all that
@@ -60,7 +62,7 @@ func TestRole(t *testing.T) {
 	}
 	ctx := t.Context()
 	var other string
-	l := newLab(t, func(b *simazure.Builder) { other = b.SecurityGroup("other", "nsg-other") })
+	l := newLab(t, func(b *build.Builder) { other = b.SecurityGroup("other", "nsg-other") })
 	l.change(func(c *simazure.Cloud) {
 		p := c.Principals()[0]
 		p.Assignments = []simazure.Assignment{{Scope: "/subscriptions/" + subscription + "/resourceGroups/shop", Role: role}}
@@ -96,13 +98,13 @@ func TestNetworksOfPinnedRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLab(t, func(b *simazure.Builder) { b.Network("other", "vnet-other", []string{"10.7.0.0/16"}) })
+	l := newLab(t, func(b *build.Builder) { b.Network("other", "vnet-other", []string{"10.7.0.0/16"}) })
 	l.change(func(c *simazure.Cloud) {
 		p := c.Principals()[0]
 		p.Assignments = []simazure.Assignment{{Scope: role.AssignableScopes[0], Role: role}}
 		c.SetPrincipal(p)
 		c.Set(simazure.Settings{Lag: time.Hour})
-		at, _ := simazure.ParseID(l.vnet)
+		at, _ := document.ParseID(l.vnet)
 		p.Assignments = nil
 		if _, err := c.UpdateTags(simazure.Write{By: &p, Now: l.now}, at, simazure.TagsMerge, map[string]string{"nephele.io_instance": "mark"}); err != nil {
 			t.Error(err)
@@ -123,7 +125,7 @@ func TestNetworksOfPinnedRole(t *testing.T) {
 // becomes a member by all its configurations; the groups of others that it has stay.
 func TestPeerKeepsItsGroup(t *testing.T) {
 	ctx := t.Context()
-	l := newLab(t, func(b *simazure.Builder) {
+	l := newLab(t, func(b *build.Builder) {
 		for i := range b.State.Resources {
 			if r := &b.State.Resources[i]; strings.HasSuffix(r.ID, "/web-1-nic") {
 				list := r.Properties["ipConfigurations"].([]any)

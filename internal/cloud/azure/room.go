@@ -17,7 +17,7 @@ const (
 // room is how many groups a region of the subscription can have.
 type room struct{ nsgs, asgs int }
 
-// roomOf is the room by the quotas of a subscription; nil stands for Azure's own.
+// roomOf is the room by the quotas of a subscription; nil means Azure's own.
 func roomOf(q *v1alpha1.AzureQuotas) room {
 	if q == nil {
 		q = &v1alpha1.AzureQuotas{}
@@ -25,8 +25,8 @@ func roomOf(q *v1alpha1.AzureQuotas) room {
 	return room{cmp.Or(int(q.NetworkSecurityGroups), usualNSGs), cmp.Or(int(q.ApplicationSecurityGroups), usualASGs)}
 }
 
-// limits are those of an account. A group of ours is one of either kind, so the quota that is
-// counted with is the lower one.
+// limits are the limits of an account. A group of ours is one of either kind, so the lower quota
+// counts.
 func limits(r room) cloud.Limits {
 	return cloud.Limits{
 		RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: min(r.nsgs, r.asgs), TagsPerResource: 50,

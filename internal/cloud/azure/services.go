@@ -46,7 +46,7 @@ func (a *Account) Show(kinds []cloud.ServiceKind) cloud.Provider {
 	return &shown{a, asked, tags}
 }
 
-// among are those of the kinds that Azure has.
+// among returns the kinds that Azure has.
 func among(kinds []cloud.ServiceKind) []serviceKind {
 	return slices.DeleteFunc(serviceKinds(), func(k serviceKind) bool { return !slices.Contains(kinds, k.kind) })
 }
@@ -133,7 +133,7 @@ func (a *Account) readServices(ctx context.Context, region string, kinds []servi
 // join puts interfaces of private endpoints into the application security groups that their
 // endpoints name, so that rules which name these groups are read to mean them.
 func (w *world) join(rows []row) {
-	// What cannot be read of an endpoint is told when its service is added.
+	// What cannot be read of an endpoint is reported when its service is added.
 	endpoints, _ := partsOf[endpoint](rows, typePrivateEndpoint, func(e *endpoint) *row { return &e.row })
 	for _, n := range w.nics {
 		e := endpoints[n.PrivateEndpoint.key()]

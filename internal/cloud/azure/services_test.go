@@ -8,12 +8,13 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // endpoints puts private endpoints into the network of a lab: of a database, and of storage in a
 // subnet whose group is about endpoints, too.
-func endpoints(b *simazure.Builder) {
-	group := b.SecurityGroup("shop", "nsg-endpoints", simazure.Rule("none", "Inbound", 100, "Deny", "", "", "", ""))
+func endpoints(b *build.Builder) {
+	group := b.SecurityGroup("shop", "nsg-endpoints", build.Rule("none", "Inbound", 100, "Deny", "", "", "", ""))
 	vnet := b.Network("shop", "vnet-e", []string{"10.9.0.0/16"}, []string{"open", "10.9.1.0/24", group}, []string{"closed", "10.9.2.0/24", group})
 	for i := range b.State.Resources {
 		if r := &b.State.Resources[i]; r.ID == vnet {
@@ -62,7 +63,7 @@ func TestPrivateEndpoints(t *testing.T) {
 		t.Errorf("%v %q", err, inShort(others))
 	}
 	// Without the right Resource Graph leaves them out.
-	l = newLab(t, func(b *simazure.Builder) {
+	l = newLab(t, func(b *build.Builder) {
 		endpoints(b)
 		b.State.Principals[0].Assignments = []simazure.Assignment{{Scope: "/subscriptions/" + subscription, Role: simazure.Role{
 			Name: "less", Actions: []string{"*/read"}, NotActions: []string{"Microsoft.Network/privateEndpoints/read"},

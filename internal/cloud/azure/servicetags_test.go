@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -32,7 +33,7 @@ func (l *lab) tagCalls() int {
 // leaves the last ones, is told, and is tried again with the next reading.
 func TestServiceTags(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(b *simazure.Builder) {
+	l := newLab(t, func(b *build.Builder) {
 		b.State.ServiceTags = map[string][]netip.Prefix{"Sql.WestEurope": blocks("40.68.37.158/32", "13.69.104.0/26", "2603:1020::/46")}
 	})
 	later := time.Duration(0) // on the account's clock only: tokens go by the cloud's
@@ -74,7 +75,7 @@ func TestServiceTags(t *testing.T) {
 // TestServiceTagsBound: more addresses than an account may have are refused, not cut off.
 func TestServiceTagsBound(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(b *simazure.Builder) {
+	l := newLab(t, func(b *build.Builder) {
 		b.State.ServiceTags = map[string][]netip.Prefix{"Storage": blocks("20.0.0.0/24", "20.0.1.0/24", "20.0.2.0/24")}
 	})
 	later := time.Duration(0)

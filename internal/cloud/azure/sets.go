@@ -13,8 +13,8 @@ import (
 
 // Instances of a scale set in Flexible orchestration are virtual machines like others. Those in
 // Uniform orchestration are parts of the set: another table of Resource Graph tells them, their
-// interfaces are told by Resource Manager only, and all are as the model of the set says. So they
-// are shown, as VMs and as peers of others, and cannot be guarded one by one.
+// interfaces are reported by Resource Manager only, and all are as the model of the set says. So
+// they are shown, as VMs and as peers of others, and cannot be guarded one by one.
 
 const (
 	callSetInterfaces = "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestScaleSets(t *testing.T) {
 	t.Parallel()
 	var nics []string
-	l := newLab(t, func(b *simazure.Builder) {
+	l := newLab(t, func(b *build.Builder) {
 		vnet := l0vnet(b)
 		nics = b.ScaleSet("shop", "front", vnet+"/subnets/web", "", "10.1.1.50", "10.1.1.51", "10.1.1.52", "10.1.1.53")
 		set := b.Add("shop", "Microsoft.Compute/virtualMachineScaleSets", "pool", map[string]any{"orchestrationMode": "Flexible"}, nil)

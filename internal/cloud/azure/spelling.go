@@ -15,7 +15,7 @@ import (
 // has them in lower case. Programs that compare texts, such as Terraform, would see a change if an
 // interface got its former group back in another case. So records of former groups keep ids as the
 // interface had them: they are spelled so when a record is written, read in lower case, and spelled
-// so again when the group is given back. Where nobody knows how an interface had it, the id is
+// so again when the group is given back. Where no one knows how an interface had it, the id is
 // spelled as the group itself has it.
 
 // spellings are ids as they are written.

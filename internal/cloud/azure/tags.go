@@ -142,8 +142,8 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 			return &cloud.Error{Class: cloud.Terminal, Call: callTags, Err: errors.New(id + " is not of the account's subscription")}
 		}
 	}
-	// Every object takes a call of its own. Those of one op are on their way together, so that the
-	// rate of the cloud decides how long it takes, and not how long it takes to answer.
+	// Every object takes a call of its own. The calls of one op run in parallel, so that the rate
+	// of the cloud decides how long they take, and not the delay of answers.
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, tagsAtOnce)
 	var wg sync.WaitGroup

@@ -90,7 +90,8 @@ type space struct {
 	learned bool
 }
 
-// add adds prefixes as texts; what is none, as the tag of a service in a route, nobody knows.
+// add adds prefixes as texts; a text that is no prefix, such as the tag of a service in a route,
+// makes the space unknown.
 func (s *space) add(texts ...string) {
 	for _, text := range texts {
 		if p, err := netip.ParsePrefix(text); err == nil {

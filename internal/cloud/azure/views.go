@@ -21,8 +21,8 @@ type views struct {
 	pairs   map[string]bool         // network security groups of ours that have their other half
 	groups  map[string]cloud.Group
 	cache   map[string]meaning
-	// bytes are those of hashes in the ids of views, mixed the interfaces that another one's record
-	// may be about, by interface; see apart.
+	// bytes are the lengths of hashes in the ids of views, mixed the interfaces that another one's
+	// record may be about, by interface; see apart.
 	bytes map[string]int
 	mixed map[string]string
 }
@@ -79,8 +79,8 @@ func newViews(w *world) *views {
 	return v
 }
 
-// pairLike reports whether a group looks like one that a controller like us has made, whoever it
-// was.
+// pairLike reports whether a group looks like one that a controller like us has made, of whichever
+// cluster.
 func pairLike(r *row) bool {
 	tags := portTags(r.Tags)
 	return strings.HasPrefix(strings.ToLower(r.Name), cloud.NamePrefix) && tags[cloud.TagCluster] != "" && tags[cloud.TagKind] != ""
@@ -311,8 +311,8 @@ func (v *views) borders() []cloud.NetworkACL {
 	return out
 }
 
-// formerGroups are the keys of the network security groups that an interface remembers. Whoever
-// writes tags can write anything there: what is not the id of such a group is no group.
+// formerGroups are the keys of the network security groups that an interface remembers. A writer of
+// tags can write anything there: a text that is not the id of such a group is no group.
 func formerGroups(n *nic) []string {
 	var out []string
 	for _, id := range cloud.FormerGroups(portTags(n.Tags)) {

@@ -111,7 +111,7 @@ type ipAddress struct {
 		Public  *reference  `json:"publicIPAddress"`
 		ASGs    []reference `json:"applicationSecurityGroups"`
 		Pools   []reference `json:"loadBalancerBackendAddressPools"`
-		// GatewayPools are those of application gateways.
+		// GatewayPools are the pools of application gateways.
 		GatewayPools []reference `json:"applicationGatewayBackendAddressPools"`
 	} `json:"properties"`
 }

@@ -62,7 +62,7 @@ func Told(before, after *cloud.Snapshot) ([]Closure, []Change) {
 	return out, c.reach()
 }
 
-// closure tells of a half whether it was open to everything, and how little is left of that.
+// closure says of a half whether it was open to everything, and how little is left of that.
 func (c *comparison) closure(k *kind, half int) (Closure, bool) {
 	h := &k.halves[half]
 	all := families(k.addrs)

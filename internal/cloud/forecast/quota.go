@@ -28,9 +28,9 @@ const (
 	nameHeld   = "groups of an interface"
 )
 
-// Standing returns the same limits as they are used where nothing is to be done. Limits that hold
-// for each group or interface are told for the fullest of those that a plan could change: the
-// groups of ours, and the interfaces that hold one.
+// Standing returns the same limits as they are used where nothing is to be done. Limits for each
+// group or interface are shown for the fullest ones that a plan could change: the groups of ours,
+// and the interfaces that hold one.
 func Standing(now *cloud.Snapshot, l cloud.Limits, lower plan.Lowerer) []Quota {
 	n := now.CountedGroups()
 	out := []Quota{{Region: now.Region, Name: nameGroups, Before: n, After: n, Limit: l.GroupsPerRegion}}
@@ -58,8 +58,8 @@ func Standing(now *cloud.Snapshot, l cloud.Limits, lower plan.Lowerer) []Quota {
 }
 
 // Quotas returns the limits that plans have to do with, as they are used in two snapshots of a
-// region. Limits that hold for each group or interface are told for those that differ between the
-// two, and left out if none does.
+// region. Limits for each group or interface are shown for the ones that differ between the two,
+// and left out if none does.
 func Quotas(before, after *cloud.Snapshot, l cloud.Limits, lower plan.Lowerer) []Quota {
 	out := []Quota{{Region: before.Region, Name: nameGroups, Before: before.CountedGroups(), After: after.CountedGroups(), Limit: l.GroupsPerRegion}}
 	old := map[string]*cloud.Group{}

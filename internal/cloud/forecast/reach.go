@@ -25,7 +25,7 @@ type Change struct {
 // End is one end of flows: exactly one of VMs, Addresses and Unseen.
 type End struct {
 	// VMs are VMs by name (by ID if they have none, or share it), sorted. An interface of a VM with
-	// several is told as VM/interface, one without a VM by its ID.
+	// several is written as VM/interface, one without a VM by its ID.
 	VMs []string
 	// Addresses are ranges of addresses. The addresses of interfaces in sight do not count, even
 	// where they lie in a range.
@@ -55,7 +55,7 @@ type kind struct {
 type halfOf struct {
 	cells   []cell
 	changed bool
-	// closed is set if all that closes because of this half is told already.
+	// closed is set if everything that closes because of this half is reported already.
 	closed bool
 }
 
@@ -276,8 +276,8 @@ func (c *comparison) outer(k *kind) {
 	}
 }
 
-// filled closes the holes that interfaces leave in ranges of addresses, so that a range is told as
-// it is written in a rule.
+// filled closes the holes that interfaces leave in ranges of addresses, so that a range is shown as
+// a rule writes it.
 func filled(set addrset.Set, inside []netip.Addr) addrset.Set {
 	var holes []netip.Addr
 	for i := 0; i < len(inside); {

@@ -278,7 +278,7 @@ func (r Range) String() string {
 	}
 }
 
-// PacketsOf says which packets services hold, given all that are told apart between the two ends:
-// each is in one of those, and the one of cloud.AnyProtocol stands for all protocols that none of
-// them names.
+// PacketsOf says which packets services hold, given all that are distinguished between the two
+// ends: each is in one of those, and the one of cloud.AnyProtocol represents all protocols that
+// none of them names.
 func PacketsOf(in, possible []flow.Service) Packets { return packetsOf(in, possible) }

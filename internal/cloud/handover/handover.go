@@ -1,9 +1,9 @@
 // Package handover decides which VMs are left to the agents in them, and what their cloud groups
 // let in for that. It is pure: Decide is a function of what is known, and holds no state.
 //
-// It promises that a cloud lets in a direction only while an agent that has proven itself says that
-// it isolates it, and that nothing becomes wider while anything is pending or unknown. Decision
-// 0021 has the reasons.
+// It promises that a cloud opens a direction only while an agent that has proven itself reports
+// that it isolates that direction, and that nothing becomes wider while anything is pending or
+// unknown. Decision 0021 has the reasons.
 package handover
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// Silence is how old what an agent has told of itself may be. Agents tell every minute.
+	// Silence is how old the last report of an agent may be. Agents report every minute.
 	Silence = 3 * time.Minute
 	// Patience is how long an agent to which a VM is handed may take to realize what has changed.
 	Patience = 2 * time.Minute
@@ -25,10 +25,10 @@ type Directions [2]bool
 // Any reports whether there is one.
 func (d Directions) Any() bool { return d[0] || d[1] }
 
-// Or returns those of either.
+// Or returns the directions of either.
 func (d Directions) Or(o Directions) Directions { return Directions{d[0] || o[0], d[1] || o[1]} }
 
-// And returns those of both.
+// And returns the directions of both.
 func (d Directions) And(o Directions) Directions { return Directions{d[0] && o[0], d[1] && o[1]} }
 
 // String lists them as labels and annotations do: "ingress,egress".

@@ -72,8 +72,8 @@ type credentials struct {
 // region is what is known of one region of an account.
 type region struct {
 	snapshot *cloud.Snapshot
-	// shown says that entities were made of a snapshot. Before, nobody is shown one: without the
-	// entities it looks as if nothing were selected.
+	// shown says that entities were made of a snapshot. Before that, Latest does not return one:
+	// without the entities it looks as if nothing were selected.
 	shown bool
 	// err is why the latest observation failed; nil if it succeeded or there was none yet.
 	err error
@@ -83,15 +83,15 @@ type region struct {
 	// that has been set back, and then next means nothing.
 	next, decided time.Time
 	// rest is until when a poll that is due may wait while events are proven to come; zero if what
-	// is due is no poll, or if the region shows something that no event tells of.
+	// is due is no poll, or if the region shows something that no event reports.
 	rest time.Time
 	// known is as of when everything about the region is known, read or heard of; zero before the
 	// first reading.
 	known time.Time
 	// proven is when the latest call of ours was answered that has come back as an event.
 	proven time.Time
-	// left is when the region was found to be no longer among those of the account; zero while it
-	// is. A region that has left is observed until nothing of ours is in it.
+	// left is when the account ceased to have the region; zero while it has it. A region that has
+	// left is observed until nothing of ours is in it.
 	left time.Time
 	// hints are the ids that events have named since the last reading began; all asks for
 	// everything instead.
@@ -163,8 +163,8 @@ func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
 	return r.snapshot, r.err
 }
 
-// Entities returns the VM of every ExternalEntity of the account, those included that stand for VMs
-// of regions that cannot be read. The map must not be changed.
+// Entities returns the VM of every ExternalEntity of the account, including entities of VMs in
+// regions that cannot be read. The map must not be changed.
 func (i *Inventory) Entities(key string) map[types.NamespacedName]selection.VMRef {
 	a := i.lookup(key)
 	if a == nil {
@@ -275,8 +275,8 @@ func (a *account) take(provider cloud.Provider, snapshots []*cloud.Snapshot, now
 }
 
 // replace puts a snapshot in the place of the last one, and reports whether it shows something
-// else. One that shows the same keeps the parts of the last: whoever has worked with them can tell
-// by that that there is nothing to do.
+// else. One that shows the same keeps the parts of the last, so that a loop that has worked with
+// them sees that there is nothing to do.
 func (r *region) replace(next *cloud.Snapshot) (news bool) {
 	if r.snapshot != nil && sameContent(r.snapshot, next) {
 		kept := *r.snapshot
@@ -332,8 +332,7 @@ func (i *Inventory) notify(key types.NamespacedName) {
 	}
 }
 
-// snapshots returns the last whole snapshots by region name, without those of regions that have
-// left.
+// snapshots returns the last whole snapshots by region name, without the regions that have left.
 func (a *account) snapshots() []*cloud.Snapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -438,9 +437,9 @@ func (a *account) due(now time.Time, all bool) []job {
 	return jobs
 }
 
-// onlyHints reports whether jobs read named objects only, or nothing because of what was handed
-// over, and no object of the account was touched.
-// It forgets that one was, as whoever asks looks at all of them if the answer is no.
+// onlyHints reports whether jobs read named objects only, or nothing because a snapshot was handed
+// over, and no object of the account was touched. It forgets that one was touched, because the
+// caller looks at all of them if the answer is no.
 func (a *account) onlyHints(jobs []job) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -295,7 +295,7 @@ func TestRegionRemoved(t *testing.T) {
 	l := newLab(t)
 	l.restart(&releaser{})
 	l.create(l.secret(goodCreds), l.cpa(ireland, oregon), l.ces("web", "all", wholeVPC(vpc1)))
-	g, err := l.region(oregon).CreateSecurityGroup(aws.CreateSecurityGroupInput{
+	g, err := l.region(oregon).Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{
 		Name: "nephele-x", Description: "d", VPCID: vpc1, Tags: aws.Tags{cloud.TagAccount: "clouds/acc"}})
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestRegionRemoved(t *testing.T) {
 	if st := l.account().Status.Regions; len(st) != 2 || !strings.Contains(st[1].LastError, "no longer a region") {
 		t.Errorf("status %+v", st)
 	}
-	if _, err := l.region(oregon).DeleteSecurityGroup(g.ID, ""); err != nil {
+	if _, err := l.region(oregon).Groups().DeleteSecurityGroup(g.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	l.advance(time.Minute)

@@ -66,7 +66,7 @@ func version(o client.Object) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// wrote notes that an object has another version now; 0 stands for one that is not there.
+// wrote notes that an object has another version now; 0 means that it does not exist.
 func (s *syncer) wrote(before, after uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +140,8 @@ func fetch[T client.Object](ctx context.Context, s *syncer, into map[types.Names
 	return nil
 }
 
-// only restricts the objects that are looked at to those of the VMs in either of two states, and
-// the networks.
+// only restricts the objects that are looked at to the objects of the VMs in either of two states,
+// and the networks.
 func (s *syncer) only(a, b selection.Desired) {
 	vms, rest := map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
 	for _, d := range []selection.Desired{a, b} {

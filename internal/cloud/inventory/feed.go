@@ -138,10 +138,10 @@ func (a *account) hint(c cloud.Change) bool {
 	return first
 }
 
-// note remembers the author of a change. Calls of this process do not come here, as their ids are
-// known; so who used our credentials is somebody who has them too, or a call of ours whose answer
-// was lost. He counts where nobody else is known. Events come in any order: the latest by the
-// cloud's clock counts.
+// note remembers the author of a change. Calls of this process do not come here, because their ids
+// are known. So a call with our credentials was made by another holder of them, or is a call of
+// ours whose answer was lost. Its author counts if no other one is known. Events come in any order:
+// the latest by the cloud's clock counts.
 func (f *feed) note(c cloud.Change, now time.Time) {
 	if c.Author.Who == "" {
 		return

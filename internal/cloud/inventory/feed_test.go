@@ -131,7 +131,7 @@ func TestEventsAreFollowed(t *testing.T) {
 	l.reconcile()
 	l.want("readings", l.readings(after), "instance-id "+vm1)
 	// A VM that nobody has seen before appears, one that is terminated goes.
-	res, err := l.region(oregon).RunInstances(aws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1, SubnetID: l.subnet()})
+	res, err := l.region(oregon).InstanceCalls().RunInstances(aws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1, SubnetID: l.subnet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestEventsAreFollowed(t *testing.T) {
 	if !slices.Contains(l.vms(), "web/"+vm) || !slices.Contains(l.entities(), "web/virtualmachine-"+vm) {
 		t.Errorf("VMs %v", l.vms())
 	}
-	if _, err := l.region(oregon).TerminateInstances([]string{vm}); err != nil {
+	if _, err := l.region(oregon).InstanceCalls().TerminateInstances([]string{vm}); err != nil {
 		t.Fatal(err)
 	}
 	l.follow()

@@ -246,7 +246,7 @@ func (i *Inventory) Revisit() {
 	}
 }
 
-// keys are those of the known accounts.
+// keys are the keys of the known accounts.
 func (i *Inventory) keys() []types.NamespacedName {
 	i.mu.Lock()
 	defer i.mu.Unlock()

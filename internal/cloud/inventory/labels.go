@@ -7,7 +7,7 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// ours reports whether a label is set by this package and by nobody else.
+// ours reports whether only this package sets a label.
 func ours(key string) bool {
 	return strings.HasPrefix(key, v1alpha1.LabelPrefix) || strings.HasPrefix(key, v1alpha1.LabelUserTagPrefix)
 }

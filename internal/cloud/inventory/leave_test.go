@@ -48,7 +48,7 @@ func TestOneWriterOfGroups(t *testing.T) {
 	}
 	put := func(group string) {
 		t.Helper()
-		if err := l.region(oregon).ModifyNetworkInterfaceGroups(nic.ID, []string{group}); err != nil {
+		if err := l.region(oregon).Interfaces().ModifyNetworkInterfaceGroups(nic.ID, []string{group}); err != nil {
 			t.Fatal(err)
 		}
 		l.inv.Trigger("clouds/acc")

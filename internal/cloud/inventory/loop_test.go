@@ -107,7 +107,7 @@ func TestChangesInTheCloud(t *testing.T) {
 	if gone == vm1 {
 		gone = strings.TrimPrefix(before[1], "web/")
 	}
-	if _, err := l.region(oregon).TerminateInstances([]string{gone}); err != nil {
+	if _, err := l.region(oregon).InstanceCalls().TerminateInstances([]string{gone}); err != nil {
 		t.Fatal(err)
 	}
 	l.advance(time.Minute)
@@ -146,7 +146,7 @@ func TestStatusOfOthersStays(t *testing.T) {
 	if err := l.api.Status().Update(t.Context(), vm); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.region(oregon).StartInstances([]string{vm1}); err != nil {
+	if _, err := l.region(oregon).InstanceCalls().StartInstances([]string{vm1}); err != nil {
 		t.Fatal(err)
 	}
 	l.advance(time.Minute)

@@ -41,7 +41,7 @@ func (i *Inventory) accountsOfNamespace(ctx context.Context, ns client.Object) [
 	var selectors v1alpha1.CloudEntitySelectorList
 	var accounts v1alpha1.CloudProviderAccountList
 	if i.opts.Client.List(ctx, &selectors, client.InNamespace(ns.GetName())) != nil || len(selectors.Items) == 0 || i.opts.Client.List(ctx, &accounts) != nil {
-		return nil // nobody asks; or the cache is gone because we are stopping
+		return nil // no one asks; or the cache is gone because we are stopping
 	}
 	asking := map[types.NamespacedName]bool{}
 	for n := range accounts.Items {

@@ -71,7 +71,7 @@ func (l *lab) randomChange(rnd *rand.Rand) string {
 		if len(vms) > 12 {
 			return "nothing"
 		}
-		if _, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 2, SubnetID: l.subnet(),
+		if _, err := r.InstanceCalls().RunInstances(aws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 2, SubnetID: l.subnet(),
 			Tags: map[string]aws.Tags{"instance": {"role": []string{"db", "web"}[rnd.IntN(2)]}}}); err != nil {
 			return "a refused launch" // the subnet is full
 		}
@@ -80,7 +80,7 @@ func (l *lab) randomChange(rnd *rand.Rand) string {
 		if len(vms) < 5 {
 			return "nothing"
 		}
-		if _, err := r.TerminateInstances([]string{id}); err != nil {
+		if _, err := r.InstanceCalls().TerminateInstances([]string{id}); err != nil {
 			l.Fatal(err)
 		}
 		return "the end of " + id

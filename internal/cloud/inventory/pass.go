@@ -312,9 +312,9 @@ func (p *pass) cloud() v1alpha1.CloudProvider {
 	return v1alpha1.CloudProviderAWS
 }
 
-// keep tells which objects that nothing shows are kept: those of regions that were not read since
-// the start, in namespaces that still have a selector of the account. namespace is "" for objects
-// that no selector decides about.
+// keep decides which objects that no snapshot shows are kept: the objects of regions that were not
+// read since the start, in namespaces that still have a selector of the account. namespace is ""
+// for objects that no selector decides about.
 func (p *pass) keep(v selection.View) func(region, namespace string) bool {
 	p.account.mu.Lock()
 	defer p.account.mu.Unlock()

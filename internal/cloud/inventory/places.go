@@ -10,8 +10,8 @@ const (
 	// whose endpoint is slow takes its place for as long as a reading may take, while it costs next
 	// to nothing.
 	accountsAtOnce = 128
-	// namespaceAtOnce is how many of them may be of one namespace: who fills his own with slow
-	// endpoints delays nobody else.
+	// namespaceAtOnce is how many of them may be of one namespace: slow endpoints of one namespace
+	// delay no other one.
 	namespaceAtOnce = accountsAtOnce / 4
 	// placeWait is after how long an account for which there was no place asks again.
 	placeWait = time.Second

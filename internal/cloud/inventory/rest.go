@@ -9,7 +9,7 @@ import (
 )
 
 // longestRest is the longest time from a reading to the next one because events are proven to come.
-// Whoever lets only our own events pass can change what we hold unnoticed for that long.
+// An attacker that lets only our own events pass can change what we hold unnoticed for that long.
 const longestRest = time.Duration(v1alpha1.MaxRestInSeconds) * time.Second
 
 // underwayIntervals is for how many intervals a region rests at most while a change is carried out:

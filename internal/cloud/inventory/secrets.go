@@ -27,7 +27,7 @@ const secretsRole = "nephele-controller-secrets"
 // such a Secret or not.
 type missingGrant struct {
 	namespace string
-	// unlisted says that the namespace is not among those that the controller was told.
+	// unlisted says that the namespace is not among the namespaces of the controller's flag.
 	unlisted bool
 }
 
@@ -60,9 +60,9 @@ func (i *Inventory) secretValue(ctx context.Context, ref v1alpha1.SecretReferenc
 	return value, found, nil
 }
 
-// secretProblem is a problem with the Secret of an account. Of a Secret in another namespace than
-// the account's all problems are one and the same, so that nobody learns by an account of his which
-// Secrets there are and what they look like: whoever may read the Secret can look for himself.
+// secretProblem is a problem with the Secret of an account. All problems with a Secret in another
+// namespace than the account's are one and the same, so that no author of accounts learns which
+// Secrets exist there and what they look like; a user with the right to read the Secret can look.
 func (p *pass) secretProblem(ref v1alpha1.SecretReference, reason, message string) *problem {
 	if ref.Namespace == p.cpa.Namespace {
 		return &problem{reason, message}

@@ -12,8 +12,7 @@ import (
 )
 
 // Services returns the native service or interface of every ExternalEntity of the account that
-// stands for one.
-// The map must not be changed.
+// represents one. The map must not be changed.
 func (i *Inventory) Services(key string) map[types.NamespacedName]selection.ServiceRef {
 	a := i.lookup(key)
 	if a == nil {

@@ -46,7 +46,7 @@ func (i *Inventory) SetupWithManager(ctx context.Context, mgr manager.Manager) e
 		}
 		return keys
 	})
-	// Whoever edits a selector or an account does not wait for a reading that is on its way.
+	// An edit of a selector or an account does not wait for a reading that is on its way.
 	selecting := toAccount(func(ctx context.Context, o client.Object) []types.NamespacedName {
 		keys := accountOfSelector(ctx, o)
 		for _, key := range keys {

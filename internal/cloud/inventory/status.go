@@ -21,14 +21,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
-// Reasons beside those of the API package.
+// Reasons besides the reasons of the API package.
 const (
 	// reasonReleasing: the account is being deleted and something of ours is still in the cloud.
 	reasonReleasing = "Releasing"
 	// reasonNotWritten: the API server refuses objects of the account.
 	reasonNotWritten = "NotWritten"
 	// reasonNameTaken: an object that the selector asks for exists and is not the account's, or
-	// stands for another VM.
+	// represents another VM.
 	reasonNameTaken = "NameTaken"
 )
 
@@ -373,7 +373,7 @@ type selectorVerdict struct {
 	interfaces *int32
 	// deletion is the policy of the account; empty if there is none.
 	deletion v1alpha1.DeletionPolicy
-	// orphaned: there is no account, and nobody else says any more what becomes of its VMs.
+	// orphaned: there is no account, so nothing decides any more what becomes of its VMs.
 	orphaned bool
 }
 

@@ -95,8 +95,9 @@ func (s *syncer) putEntity(ctx context.Context, want, have *antreav1alpha2.Exter
 	}, nil)
 }
 
-// tellApart records an event if tags that a user gave to a VM were among those of the cloud and are
-// so no longer, as when a former version has merged them: policies that select by them lose the VM.
+// tellApart records an event if tags that a user gave to a VM were among the tags of the cloud and
+// are so no longer, as when a former version has merged them: policies that select by them lose the
+// VM.
 func (s *syncer) tellApart(want, have *antreav1alpha2.ExternalEntity) {
 	var keys []string
 	for label, value := range want.Labels {
@@ -204,10 +205,7 @@ func (s *syncer) putNative(ctx context.Context, want, have *v1alpha1.CloudNative
 
 func (s *syncer) markNativeStale(ctx context.Context, have *v1alpha1.CloudNativeService) error {
 	live := have.DeepCopy()
-	if s.stale[live.Status.Region] == "" || !s.setObserved(&live.Status.Conditions, live.Status.Region, live.Generation) {
-		return nil
-	}
-	return s.patch(ctx, live, have, true)
+	return s.markStale(ctx, live, have, live.Status.Region, &live.Status.Conditions)
 }
 
 // setObserved sets the condition Observed of an object of a region.
@@ -222,21 +220,24 @@ func (s *syncer) setObserved(conditions *[]metav1.Condition, region string, gene
 	return meta.SetStatusCondition(conditions, c)
 }
 
-// markVMStale says on an object that is kept that nobody has seen the VM since.
-func (s *syncer) markVMStale(ctx context.Context, have *v1alpha1.VirtualMachine) error {
-	live := have.DeepCopy()
-	if s.stale[live.Status.Region] == "" || !s.setObserved(&live.Status.Conditions, live.Status.Region, live.Generation) {
+// markStale says on an object of a region that is kept that it was not seen since, if the region is
+// not read.
+func (s *syncer) markStale(ctx context.Context, live, have client.Object, region string, conditions *[]metav1.Condition) error {
+	if s.stale[region] == "" || !s.setObserved(conditions, region, live.GetGeneration()) {
 		return nil
 	}
 	return s.patch(ctx, live, have, true)
 }
 
+// markVMStale says on an object that is kept that nobody has seen the VM since.
+func (s *syncer) markVMStale(ctx context.Context, have *v1alpha1.VirtualMachine) error {
+	live := have.DeepCopy()
+	return s.markStale(ctx, live, have, live.Status.Region, &live.Status.Conditions)
+}
+
 func (s *syncer) markVpcStale(ctx context.Context, have *v1alpha1.Vpc) error {
 	live := have.DeepCopy()
-	if s.stale[live.Status.Region] == "" || !s.setObserved(&live.Status.Conditions, live.Status.Region, live.Generation) {
-		return nil
-	}
-	return s.patch(ctx, live, have, true)
+	return s.markStale(ctx, live, have, live.Status.Region, &live.Status.Conditions)
 }
 
 func (s *syncer) putInterface(ctx context.Context, want, have *v1alpha1.NetworkInterface) error {
@@ -255,10 +256,7 @@ func (s *syncer) putInterface(ctx context.Context, want, have *v1alpha1.NetworkI
 
 func (s *syncer) markInterfaceStale(ctx context.Context, have *v1alpha1.NetworkInterface) error {
 	live := have.DeepCopy()
-	if s.stale[live.Status.Region] == "" || !s.setObserved(&live.Status.Conditions, live.Status.Region, live.Generation) {
-		return nil
-	}
-	return s.patch(ctx, live, have, true)
+	return s.markStale(ctx, live, have, live.Status.Region, &live.Status.Conditions)
 }
 
 func (s *syncer) putGroup(ctx context.Context, want, have *antreav1beta1.Group) error {

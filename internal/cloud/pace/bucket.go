@@ -42,7 +42,7 @@ type bucket struct {
 	documented Rate
 
 	mu sync.Mutex
-	// tokens are those of the present rate.
+	// tokens are the tokens of the present rate.
 	tokens *rate.Limiter
 	// rest is the rate that is exceeded only after hold.
 	rest float64
@@ -58,7 +58,7 @@ type bucket struct {
 	// last one of inventory.
 	queues [2][]*waiter
 	since  int
-	// paused is until when nobody is let through.
+	// paused is until when no call goes through.
 	paused time.Time
 }
 
@@ -92,7 +92,7 @@ func (b *bucket) remove(w *waiter) {
 	b.busy = len(b.queues[0])+len(b.queues[1]) > 0
 }
 
-// next is the waiter whose turn it is; nil if nobody waits.
+// next is the next waiter; nil if there is none.
 func (b *bucket) next() *waiter {
 	urgent, routine := b.queues[cloud.Enforcement], b.queues[cloud.Inventory]
 	switch {
@@ -164,7 +164,7 @@ func (b *bucket) become(perSecond float64, now time.Time) {
 	b.tokens.SetLimitAt(now, rate.Limit(perSecond))
 }
 
-// pause lets nobody through until then.
+// pause stops all calls until then.
 func (b *bucket) pause(until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,19 +5,19 @@
 // how EC2 counts, and others that several actions share, because that is how Azure does. Two
 // Nephele accounts with credentials of the same cloud account share their buckets, as do the
 // inventory and the realizer. A bucket begins full and at its documented size (Options.Rate). A
-// throttled call empties it and slows it down by a fifth (of several that it takes from, the one
-// with the fewest tokens); while there is more to call than the bucket lets through, every second
-// without throttling gives a twentieth back, until just below the rate that was too much. Beyond
-// that, and beyond the documented rate, it feels its way only after a while without throttling. So
-// it comes to rest near the real rate where others use the account too, where the limits of the
-// account are raised, and at the documented rate elsewhere.
+// throttled call empties it and slows it down by a fifth; if the call takes from several buckets,
+// this happens to the one with the fewest tokens. While calls wait, every second without throttling
+// gives a twentieth back, until just below the rate that was too much. Beyond that rate, and beyond
+// the documented one, it goes only after a while without throttling. So it settles near the real
+// rate where other programs use the account too or its limits are raised, and at the documented
+// rate elsewhere.
 //
-// It promises that calls of the same purpose are let through in the order in which they came, that
-// enforcement goes before inventory, and that inventory nevertheless gets every tenth turn: nobody
-// starves. A call that is given up while it waits takes nothing of the bucket that it waits for.
+// It promises that calls of the same purpose go in the order in which they came, that enforcement
+// goes before inventory, and that inventory nevertheless gets every tenth turn, so that it never
+// starves. A call that is given up while it waits takes no token.
 //
-// Concurrency: all methods may be called from any goroutine. No goroutine is started; whoever waits
-// is the one who is woken.
+// Concurrency: all methods may be called from any goroutine. No goroutine is started; a caller
+// waits in its own.
 package pace
 
 import (
@@ -63,7 +63,7 @@ type Options struct {
 	After func(time.Duration) <-chan time.Time
 	// Rate is the rate that the bucket of an action begins with, as the cloud documents it.
 	Rate func(action string) Rate
-	// Ended, if set, is told of every call that ended. It must not block.
+	// Ended, if set, gets every call that ended. It must not block.
 	Ended func(Event)
 }
 

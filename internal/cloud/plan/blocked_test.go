@@ -7,7 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 func blocking(nics ...int) func(*plan.Input) {
@@ -30,7 +30,7 @@ func TestBlocked(t *testing.T) {
 	if len(f.nic(nicID(0)).Tags) != 0 || !slices.Equal(f.nic(nicID(0)).GroupIDs, native.nic(nicID(0)).GroupIDs) {
 		t.Errorf("it was changed: %+v", f.nic(nicID(0)))
 	}
-	if p := res.Policies[0]; len(p.Realized) != 1 || len(p.Failed) != 1 || !p.Failed[0].Why.Is(intent.CloudRefuses) {
+	if p := res.Policies[0]; len(p.Realized) != 1 || len(p.Failed) != 1 || !p.Failed[0].Why.Is(reason.CloudRefuses) {
 		t.Errorf("%+v", p)
 	}
 	if p := res.Protection; numbers(p.Then) != "[2]" || numbers(p.Refused) != "[0]" {
@@ -49,7 +49,7 @@ func TestBlocked(t *testing.T) {
 	if !slices.Equal(f.nic(nicID(0)).GroupIDs, held) || !slices.Equal(f.nic(nicID(2)).GroupIDs, native.nic(nicID(2)).GroupIDs) {
 		t.Errorf("%v and %v", f.nic(nicID(0)).GroupIDs, f.nic(nicID(2)).GroupIDs)
 	}
-	if !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Object == nicID(0) && n.Why.Is(intent.CloudRefuses) }) {
+	if !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Object == nicID(0) && n.Why.Is(reason.CloudRefuses) }) {
 		t.Errorf("%+v", res.Notes)
 	}
 	if p := res.Protection; len(p.Released()) != 0 || numbers(p.Now) != "[0]" {

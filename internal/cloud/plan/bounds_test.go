@@ -15,7 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // azureLimits are those of an Azure subscription.
@@ -219,7 +219,7 @@ func TestAzureLimits(t *testing.T) {
 			continue
 		}
 		x := res.Refusals[0]
-		if !strings.Contains(x.Message, c.want) || strings.Contains(x.Message, "quota") || x.Lack.Quota != intent.LimitSources || x.Lack.WouldDo != 0 {
+		if !strings.Contains(x.Message, c.want) || strings.Contains(x.Message, "quota") || x.Lack.Quota != reason.LimitSources || x.Lack.WouldDo != 0 {
 			t.Errorf("%s: %q, %+v", name, x.Message, x.Lack)
 		}
 	}

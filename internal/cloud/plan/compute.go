@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 )
 
@@ -34,12 +35,12 @@ func compute(in Input, lower Lowerer) (out *Result) {
 	in.Regions = Apart(in.Regions, in.Entities, in.Services)
 	if in.ClusterID == "" {
 		out = &Result{Plan: Plan{Account: in.Account}}
-		out.Refusals = []report.Refusal{{Why: intent.Why(intent.NoClusterID)}}
+		out.Refusals = []report.Refusal{{Why: reason.Why(reason.NoClusterID)}}
 		out.say()
 		return out
 	}
 	whole, fits := in, true
-	for n := 0; !try(in, func(late func() bool) { out = newPlanning(in, lower, late).plan() }); n++ {
+	for n := 0; !try(in, func(late func() bool) { out = newPlanning(in, lower, late).planOrForce() }); n++ {
 		if in, fits = lighter(in, n > 0); fits && n < mostLighter {
 			continue
 		}
@@ -77,21 +78,38 @@ func Apart(regions []Region, entities, services map[EntityRef]VMRef) []Region {
 	return out
 }
 
-// plan is Compute without sentences.
-func (c *planning) plan() *Result {
-	c.findOrders(c.revision())
-	out := &Result{Plan: Plan{Account: c.account.In.Account}}
+// planOrForce is plan, and once more if what is blocked is the plan that somebody wants to go on.
+func (c *planning) planOrForce() *Result {
+	out, forced := c.plan()
+	if in := c.account.In; forced != nil && in.Forced == nil {
+		in.Forced = forced
+		out, _ = newPlanning(in, c.lower, c.late).plan()
+	}
+	return out
+}
+
+// plan is Compute without sentences. Forced are the interfaces of what is blocked, if somebody
+// wants that to go on.
+func (c *planning) plan() (out *Result, forced map[intent.InterfaceKey]bool) {
+	revision := c.revision()
+	c.findOrders(revision)
+	out = &Result{Plan: Plan{Account: c.account.In.Account}}
 	for _, s := range c.regions {
 		steps, dirty, later := s.transit()
 		out.Plan.Steps = append(out.Plan.Steps, steps...)
 		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
 		out.Add(s.design, dirty)
 	}
+	hash, blocked := c.blockedPlan(revision)
+	out.Refusals = append(out.Refusals, c.waitsForWord(hash)...)
+	if hash == c.account.In.Force {
+		forced = blocked
+	}
 	refused, suspended := report.OfServices(c.account.Unguarded)
 	out.VMs, out.Refusals = append(out.VMs, suspended...), append(out.Refusals, refused...)
 	out.Policies = report.Tally(c.account.Policies, out.VMs, c.account.Unguarded)
 	out.Protection = report.ProtectionOf(c.targets())
-	return out
+	return out, forced
 }
 
 // revision identifies the policies, whatever the members of their groups, and whom they cannot

@@ -7,7 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // crowdedEstate has three VMs, each with a policy of its own, in a region with so many free groups.
@@ -35,7 +35,7 @@ func TestTooFewGroups(t *testing.T) {
 			t.Errorf("%d free: %+v", free, res.Refusals)
 		}
 		for _, x := range res.Refusals {
-			if l := x.Lack; l == nil || *l != (plan.Lack{Quota: intent.QuotaGroupsPerRegion, Needed: 7, Available: 4 + free, WouldDo: 7}) {
+			if l := x.Lack; l == nil || *l != (plan.Lack{Quota: reason.QuotaGroupsPerRegion, Needed: 7, Available: 4 + free, WouldDo: 7}) {
 				t.Errorf("%d free: %+v", free, l)
 			}
 			if x.VM.ID == "" || x.Policy.Name == "" || x.Kept {
@@ -154,10 +154,10 @@ func TestEnoughGroups(t *testing.T) {
 	refused := func(e *estate, quota int) (told int, onTheWay bool) {
 		e.Limits.GroupsPerRegion = quota
 		for _, r := range plan.Compute(e.input(e.History[0], e.cloud()), lower.AWS{}).Refusals {
-			if r.Why.Is(intent.GroupsShort) {
+			if r.Why.Is(reason.GroupsShort) {
 				told = r.Lack.WouldDo
 			}
-			onTheWay = onTheWay || r.Why.Is(intent.OrderRegion)
+			onTheWay = onTheWay || r.Why.Is(reason.OrderRegion)
 		}
 		return told, onTheWay
 	}
@@ -205,7 +205,7 @@ func TestMoreClassesThanGroups(t *testing.T) {
 		t.Fatal("nothing is refused")
 	}
 	for _, r := range res.Refusals {
-		if r.Lack == nil || r.Lack.Quota != intent.QuotaGroupsPerRegion || r.Lack.Available != 2500 {
+		if r.Lack == nil || r.Lack.Quota != reason.QuotaGroupsPerRegion || r.Lack.Available != 2500 {
 			t.Fatalf("%+v", r)
 		}
 	}

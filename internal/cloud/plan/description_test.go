@@ -7,7 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // TestDescriptionsAreNoIdentity: a description that somebody changed is put right without a word,
@@ -37,7 +37,7 @@ func TestDescriptionsAreNoIdentity(t *testing.T) {
 		g.Rules = append(slices.Clone(g.Rules), added)
 		slices.SortFunc(g.Rules, cloud.Rule.Compare)
 		res = plan.Compute(e.input(e.History[0], f.clone()), lower.AWS{})
-		told := len(res.Drift) == 1 && res.Drift[0].Code == intent.RuleAdded
+		told := len(res.Drift) == 1 && res.Drift[0].Code == reason.RuleAdded
 		if told != (text != ours) {
 			t.Errorf("%q: drift %v", text, res.Drift)
 		}

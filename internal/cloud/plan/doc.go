@@ -95,6 +95,7 @@
 //
 // Where there is no such order the change is held back to what is allowed both before and after
 // (guard.States.Restrict), in this region or at the other end of a flow in another one, and the
-// next plan does the rest. What is still blocked stays as it is, and its VM says why. Decision 0018
-// lists what else there is, and which case needs it.
+// next plan does the rest. What is still blocked stays as it is, and its VM says why, until
+// somebody gives the word with which it goes on, closing first (Input.Force). Decision 0018 lists
+// what else there is, and which user needs it.
 package plan

@@ -13,7 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
@@ -49,7 +49,7 @@ func TestTooMuchEffort(t *testing.T) {
 		t.Errorf("a plan of %d steps", len(res.Plan.Steps))
 	}
 	if !slices.ContainsFunc(res.Refusals, func(r plan.Refusal) bool {
-		return r.Kept && r.Region == testRegion && r.Why.Is(intent.TooMuchWork)
+		return r.Kept && r.Region == testRegion && r.Why.Is(reason.TooMuchWork)
 	}) {
 		t.Errorf("it is not said in %d refusals", len(res.Refusals))
 	}
@@ -140,7 +140,7 @@ func TestWorkOfOneTenant(t *testing.T) {
 		res := plan.ComputeWithin(in, lower.AWS{}, allowance)
 		var now []string
 		for _, p := range res.Policies {
-			heavy := slices.ContainsFunc(p.Failed, func(v plan.FailedVM) bool { return v.Why.Is(intent.TooManyKinds) })
+			heavy := slices.ContainsFunc(p.Failed, func(v plan.FailedVM) bool { return v.Why.Is(reason.TooManyKinds) })
 			switch {
 			case p.Namespace != "greedy" && len(p.Failed) > 0:
 				t.Errorf("policy %s of %q is refused: %s", p.Name, p.Namespace, p.Failed[0].Message)
@@ -224,7 +224,7 @@ func TestWorkOfManyNamespaces(t *testing.T) {
 		in.Policies[k].SourceRef = &ref
 	}
 	res := plan.ComputeWithin(in, lower.AWS{}, plan.Effort(in, lower.AWS{})/4)
-	if slices.ContainsFunc(res.Refusals, func(r plan.Refusal) bool { return r.Why.Is(intent.TooMuchWork) }) {
+	if slices.ContainsFunc(res.Refusals, func(r plan.Refusal) bool { return r.Why.Is(reason.TooMuchWork) }) {
 		t.Fatal("nothing is planned")
 	}
 	refused := map[string]int{}
@@ -251,7 +251,7 @@ func TestDefaultQuotasAreNotEnough(t *testing.T) {
 			t.Errorf("%s: pending on %d VMs, %d failed", p.Name, len(p.Pending), len(p.Failed))
 		}
 	}
-	if slices.ContainsFunc(res.Refusals, func(r plan.Refusal) bool { return r.Why.Is(intent.TooMuchWork) }) {
+	if slices.ContainsFunc(res.Refusals, func(r plan.Refusal) bool { return r.Why.Is(reason.TooMuchWork) }) {
 		t.Error("nothing is planned")
 	}
 }

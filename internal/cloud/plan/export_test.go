@@ -24,7 +24,7 @@ func ComputeWithin(in Input, lower Lowerer, parts int) *Result {
 // Layers prints what each layer makes of an input, a line after the name of the layer; see doc.go.
 func Layers(in Input, lower Lowerer) string {
 	c := newPlanning(in, lower, nil)
-	out := c.plan()
+	out := c.planOrForce()
 	out.say()
 	var b strings.Builder
 	line := func(layer, format string, args ...any) {

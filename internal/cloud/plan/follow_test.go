@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // database is small() where the group of interface 1, whose VM is not selected, names the group of
@@ -147,7 +148,7 @@ func TestFollowWithoutRoom(t *testing.T) {
 	e.Limits.RulesPerGroup = 2
 	f := e.cloud()
 	res := settle(t, e, f, nil)
-	if s := res.Policies[0]; len(s.Failed) != 1 || !s.Failed[0].Why.Is(intent.FollowNoRoom) {
+	if s := res.Policies[0]; len(s.Failed) != 1 || !s.Failed[0].Why.Is(reason.FollowNoRoom) {
 		t.Errorf("%+v", s)
 	}
 	if got := f.nic(nicID(0)).GroupIDs; !slices.Equal(got, []string{groupID(1)}) {
@@ -182,7 +183,7 @@ func TestFollowWithoutRoomForAll(t *testing.T) {
 	if got := twinsOf(f.group(groupID(2))); !reflect.DeepEqual(got, twin) {
 		t.Errorf("the twins are %v, want %v", got, twin)
 	}
-	if len(res.Refusals) > 0 || !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Why.Is(intent.FollowNoRoom) }) {
+	if len(res.Refusals) > 0 || !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Why.Is(reason.FollowNoRoom) }) {
 		t.Errorf("refusals %+v, notes %+v", res.Refusals, res.Notes)
 	}
 }

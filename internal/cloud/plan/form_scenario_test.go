@@ -9,7 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // crowd is an account of so many VMs, each in a class of its own, with small quotas: the first VM
@@ -229,7 +229,7 @@ func TestNotTakenOverAgain(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	again := settle(t, e, f, nil)
-	if !reflect.DeepEqual(res.Refusals, again.Refusals) || len(res.Refusals) != 1 || !res.Refusals[0].Why.Is(intent.DependentLoses) {
+	if !reflect.DeepEqual(res.Refusals, again.Refusals) || len(res.Refusals) != 1 || !res.Refusals[0].Why.Is(reason.DependentLoses) {
 		t.Errorf("%v, then %v", res.Refusals, again.Refusals)
 	}
 }

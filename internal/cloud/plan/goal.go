@@ -10,6 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 )
 
 // stable are the groups that stand for the same class now and in the end.
@@ -33,7 +35,7 @@ func (s *regional) mark() string { return Mark(s.account.In.Account) }
 
 // Mark is the key of the tag of networks that identifies the policies of an account that are in
 // force there.
-func Mark(account string) string { return cloud.TagRevision + "." + intent.Shortened(account) }
+func Mark(account string) string { return cloud.TagRevision + "." + record.Shortened(account) }
 
 // goal is the region as it shall be.
 func (s *regional) goal(revision string) *cloud.Snapshot {
@@ -169,7 +171,7 @@ func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 	case untouchable(n) || s.disputed(n):
 	case n.State == guard.Guarded && (n.Recorded == nil || n.Forged):
 		forget(out)
-		maps.Copy(out, intent.FormerTags(n.Former))
+		maps.Copy(out, record.FormerTags(n.Former))
 		s.toSign(n, out)
 	case n.State == guard.Guarded:
 		if (n.Unsigned || n.Outdated) && len(n.Tags)+s.region.SignatureSize(n.NIC) <= s.region.Limits.TagsPerResource {
@@ -191,10 +193,10 @@ func untouchable(n *guard.NIC) bool {
 // forget removes the record of former groups from tags.
 func forget(tags map[string]string) {
 	for i := 0; ; i++ {
-		if _, ok := tags[intent.FormerTagKey(i)]; !ok && i > 0 {
+		if _, ok := tags[record.FormerTagKey(i)]; !ok && i > 0 {
 			return
 		}
-		delete(tags, intent.FormerTagKey(i))
+		delete(tags, record.FormerTagKey(i))
 	}
 }
 
@@ -209,10 +211,10 @@ func (s *regional) disputed(n *guard.NIC) bool {
 // else refers to them or holds them, or rules that stay do.
 func (s *regional) stillNeeded() map[string]bool {
 	out := map[string]bool{}
-	need := func(id string, why intent.Code, because string) {
+	need := func(id string, why reason.Code, because string) {
 		if g := s.region.Groups[id]; g != nil && s.region.Owned(g) && s.design.ByKey[id] == nil {
 			out[id] = true
-			s.region.Note(id, intent.Why(why, because))
+			s.region.Note(id, reason.Why(why, because))
 		}
 	}
 	refer := func(rules []cloud.Rule) {
@@ -223,7 +225,7 @@ func (s *regional) stillNeeded() map[string]bool {
 	for i := range s.region.Snap.Groups {
 		if g := &s.region.Snap.Groups[i]; !s.region.Owned(g) {
 			for _, r := range g.Rules {
-				need(r.Peer.GroupID, intent.NeededByGroup, g.ID)
+				need(r.Peer.GroupID, reason.NeededByGroup, g.ID)
 			}
 		}
 	}
@@ -233,7 +235,7 @@ func (s *regional) stillNeeded() map[string]bool {
 	for key, nics := range s.design.WantHeld {
 		if g := s.region.Groups[key]; g != nil && s.region.Owned(g) {
 			refer(g.Rules)
-			need(key, intent.NeededByHolder, nics[0].ID)
+			need(key, reason.NeededByHolder, nics[0].ID)
 		}
 	}
 	return out

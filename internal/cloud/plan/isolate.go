@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 )
 
@@ -110,8 +111,8 @@ func guards(out *Result, nics []InterfaceKey) bool {
 	})
 }
 
-func (s *isolation) why() *intent.Reason {
-	return intent.Why(intent.PlannerFault).Quoting(s.first.Text)
+func (s *isolation) why() *reason.Reason {
+	return reason.Why(reason.PlannerFault).Quoting(s.first.Text)
 }
 
 // interfaces are those of the VMs that are selected.

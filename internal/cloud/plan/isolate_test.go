@@ -10,7 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // fragile is AWS with mistakes: reading panics on some services, and writing rules on some traffic.
@@ -126,7 +126,7 @@ func TestFaultOfOneStopsNobodyElse(t *testing.T) {
 		}
 		for _, p := range res.Policies {
 			refused := slices.Contains(wantPolicies, p.UID)
-			if refused && (len(p.Failed) == 0 || !p.Failed[0].Why.Is(intent.PlannerFault) || !strings.Contains(p.Failed[0].Message, "a fault of Nephele, please report it")) || !refused && len(c.nics) == 0 && len(p.Failed) > 0 {
+			if refused && (len(p.Failed) == 0 || !p.Failed[0].Why.Is(reason.PlannerFault) || !strings.Contains(p.Failed[0].Message, "a fault of Nephele, please report it")) || !refused && len(c.nics) == 0 && len(p.Failed) > 0 {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 )
 
 // Several tenants may share an account. What takes the work of a plan is how many kinds of VMs
@@ -129,7 +130,7 @@ func newKindCounter(in Input) *kindCounter {
 			if !g.OwnedBy(in.ClusterID) || g.Tags[cloud.TagAccount] != in.Account || g.Tags[cloud.TagKind] != cloud.KindClass {
 				continue
 			}
-			e := intent.EnforcementOf(g.Tags)
+			e := record.EnforcementOf(g.Tags)
 			k.unknown = k.unknown || e == nil
 			maps.Copy(k.enforced, e)
 		}
@@ -139,7 +140,7 @@ func newKindCounter(in Input) *kindCounter {
 
 // inForce reports whether a policy is in force somewhere, as far as the groups of ours say.
 func (k *kindCounter) inForce(p source) bool {
-	return k.unknown || k.enforced[intent.Shortened(p.head.Ref.UID)]
+	return k.unknown || k.enforced[record.Shortened(p.head.Ref.UID)]
 }
 
 // count is how many kinds of VMs policies tell apart: sets of groups that VMs are in.

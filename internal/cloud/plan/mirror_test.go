@@ -146,7 +146,7 @@ func protocolName(number int) string {
 func (m *mirror) apply(op cloud.Op) (id string, err error) {
 	switch op.Kind {
 	case cloud.OpCreateGroup:
-		g, err := m.region.CreateSecurityGroup(aws.CreateSecurityGroupInput{
+		g, err := m.region.Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{
 			Name: op.Group.Name, Description: op.Group.Description, VPCID: op.Group.NetworkID, Tags: op.Group.Tags,
 		})
 		if err != nil {
@@ -157,7 +157,7 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 			ids = append(ids, r.ID)
 		}
 		if len(ids) > 0 {
-			_, err = m.region.RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: true, RuleIDs: ids})
+			_, err = m.region.Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: true, RuleIDs: ids})
 		}
 		return g.ID, err
 	case cloud.OpAddRules, cloud.OpRemoveRules:
@@ -170,7 +170,7 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 	case cloud.OpReplaceRules:
 		return "", m.replaceRules(op)
 	case cloud.OpSetInterfaceGroups:
-		return "", m.region.ModifyNetworkInterfaceGroups(op.Target, op.GroupIDs)
+		return "", m.region.Interfaces().ModifyNetworkInterfaceGroups(op.Target, op.GroupIDs)
 	case cloud.OpTag:
 		var tags []aws.Tag
 		for k, v := range op.Tags {
@@ -184,7 +184,7 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 		}
 		return "", m.region.DeleteTags(op.Subjects(), keys)
 	default:
-		_, err := m.region.DeleteSecurityGroup(op.Target, "")
+		_, err := m.region.Groups().DeleteSecurityGroup(op.Target, "")
 		return "", err
 	}
 }
@@ -202,9 +202,9 @@ func (m *mirror) applyRules(op cloud.Op) error {
 		}
 		var err error
 		if op.Kind == cloud.OpAddRules {
-			_, err = m.region.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
+			_, err = m.region.Groups().AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
 		} else {
-			_, err = m.region.RevokeSecurityGroup(aws.RevokeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
+			_, err = m.region.Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
 		}
 		if err != nil {
 			return err
@@ -262,7 +262,7 @@ func (m *mirror) replaceRules(op cloud.Op) error {
 		}
 		updates = append(updates, u)
 	}
-	return m.region.ModifySecurityGroupRules(op.Target, updates)
+	return m.region.Groups().ModifySecurityGroupRules(op.Target, updates)
 }
 
 // compare asks the simulator for some of the flows.

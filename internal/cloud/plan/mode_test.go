@@ -10,7 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 func modes(m plan.Mode, vms ...int) func(*plan.Input) {
@@ -119,7 +119,7 @@ func TestGivenBackBesidePlanned(t *testing.T) {
 			modes(plan.Planned, 1, 2)(in)
 			in.Modes[plan.VMRef{Region: in.Regions[0].Snapshot.Region, ID: vmID(0)}] = m
 			notes := plan.Compute(*in, lower.AWS{}).Notes
-			noted = noted || slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Object == nicID(0) && n.Why.Is(intent.NotWaiting) })
+			noted = noted || slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Object == nicID(0) && n.Why.Is(reason.NotWaiting) })
 		})
 		if got := f.nic(nicID(0)).GroupIDs; !slices.Equal(got, []string{groupID(0)}) || !noted {
 			t.Errorf("mode %q: it holds %v; said: %v", m, got, noted)

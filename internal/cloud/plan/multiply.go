@@ -5,6 +5,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // manyRules is how many rules by address for the same traffic want a reason.
@@ -16,7 +17,7 @@ const fewExceptions = 3
 // multiplied says why there are more rules by address than policies ask for: what another policy
 // takes out of a block leaves pieces, each of which needs a rule. It is nil if there is no such
 // reason.
-func (e *emitter) multiplied(c *form.Class, rules []cloud.Rule) *intent.Reason {
+func (e *emitter) multiplied(c *form.Class, rules []cloud.Rule) *reason.Reason {
 	count := map[traffic]int{}
 	for _, r := range rules {
 		if r.Peer.CIDR.IsValid() {
@@ -47,7 +48,7 @@ func (e *emitter) multiplied(c *form.Class, rules []cloud.Rule) *intent.Reason {
 			for _, b := range taken.Blocks() {
 				objects = append(objects, b.Text(fewExceptions))
 			}
-			return intent.Why(intent.TakenApart, objects...).Counting(n)
+			return reason.Why(reason.TakenApart, objects...).Counting(n)
 		}
 	}
 	return nil

@@ -1,12 +1,13 @@
 package plan
 
 import (
-	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
@@ -37,11 +38,11 @@ type (
 	// FailsafeFlow is traffic that VMs with policies are always allowed.
 	FailsafeFlow = intent.FailsafeFlow
 	// Seal signs the records of one account, and checks them.
-	Seal = intent.Seal
+	Seal = record.Seal
 	// Reason says why something is as it is, as a value.
-	Reason = intent.Reason
+	Reason = reason.Reason
 	// Code is the kind of a reason.
-	Code = intent.Code
+	Code = reason.Code
 	// Note is a remark about an object.
 	Note = intent.Note
 
@@ -60,7 +61,7 @@ type (
 	// DependentsRule is the answer of an account.
 	DependentsRule = intent.DependentsRule
 	// Lack is a quota that does not suffice, in numbers.
-	Lack = intent.Lack
+	Lack = reason.Lack
 
 	// Outcome is what is told about regions.
 	Outcome = report.Outcome
@@ -106,7 +107,7 @@ const (
 )
 
 // InterfaceUnguarded is the reason for a policy on an interface that it cannot apply to.
-const InterfaceUnguarded = intent.InterfaceUnguarded
+const InterfaceUnguarded = reason.InterfaceUnguarded
 
 // The states of an interface.
 const (
@@ -124,36 +125,28 @@ const (
 const LostTags = words.TagsChanged
 
 // SealKeySize is the length of a key of a Seal.
-const SealKeySize = intent.SealKeySize
+const SealKeySize = record.SealKeySize
 
 // NewSeal returns the seal of an account of a cluster. It signs with the key and believes what
 // former ones have signed, too. All must be random and secret.
 func NewSeal(key []byte, clusterID, account string, former ...[]byte) *Seal {
-	return intent.NewSeal(key, clusterID, account, former...)
+	return record.NewSeal(key, clusterID, account, former...)
 }
 
 // Former returns the groups that an interface had before it was taken over, sorted, as its tags
 // record them; nil without record.
-func Former(n *cloud.Interface) []string { return intent.Former(n) }
+func Former(n *cloud.Interface) []string { return record.Former(n) }
 
 // ParseConfirmed reads the annotation v1alpha1.AnnotationFormerGroups.
 func ParseConfirmed(text string) (confirmed map[string][]string, problem string) {
-	return intent.ParseConfirmed(text)
-}
-
-// ParseFailsafe returns the failsafe flows as an account gives them.
-func ParseFailsafe(flows []v1alpha1.FailsafeFlow) []FailsafeFlow { return intent.ParseFailsafe(flows) }
-
-// ParseDependents returns what becomes of dependents as an account gives it.
-func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
-	return intent.ParseDependents(all, groups)
+	return record.ParseConfirmed(text)
 }
 
 // The limits that a Shortage can be about.
 const (
-	QuotaRulesPerGroup     = intent.QuotaRulesPerGroup
-	LimitSecurityRules     = intent.LimitSecurityRules
-	LimitSources           = intent.LimitSources
-	LimitDestinations      = intent.LimitDestinations
-	LimitApplicationGroups = intent.LimitApplicationGroups
+	QuotaRulesPerGroup     = reason.QuotaRulesPerGroup
+	LimitSecurityRules     = reason.LimitSecurityRules
+	LimitSources           = reason.LimitSources
+	LimitDestinations      = reason.LimitDestinations
+	LimitApplicationGroups = reason.LimitApplicationGroups
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // numbersOf counts what became of refusals whose numbers were believed.
@@ -68,7 +68,7 @@ func checkNumbers(t *testing.T, at uint64, st *numbersOf) error {
 		needed := 0
 		for _, x := range res.Refusals {
 			l := x.Lack
-			if l == nil || l.Quota != intent.QuotaRulesPerGroup {
+			if l == nil || l.Quota != reason.QuotaRulesPerGroup {
 				continue
 			}
 			if l.Needed <= l.Available && !l.Whole || l.Available > e.Limits.RulesPerGroup*e.Limits.GroupsPerInterface || l.WouldDo != 0 {

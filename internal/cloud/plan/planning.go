@@ -16,6 +16,8 @@ import (
 type planning struct {
 	account *intent.Account
 	regions []*regional
+	lower   Lowerer
+	late    func() bool
 }
 
 // regional is one region of it, with its way from what is to what is wanted.
@@ -31,11 +33,12 @@ type regional struct {
 	order   *transition.Order  // that of survey; nil if it is not known yet
 	end     *cloud.Snapshot    // what is wanted when nobody waits any more
 	stays   map[string]bool    // groups that nothing would leave if they had others beside them
+	stuck   []stuck            // what is blocked, sorted by interface
 }
 
 // newPlanning begins one, which ends when that takes too long; nil means never.
 func newPlanning(in Input, lower Lowerer, late func() bool) *planning {
-	p := &planning{account: intent.New(in, lower, late)}
+	p := &planning{account: intent.New(in, lower, late), lower: lower, late: late}
 	for _, r := range p.account.Regions {
 		design := target.New(r, lower)
 		s := &regional{

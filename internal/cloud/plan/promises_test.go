@@ -9,7 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // TestTightWorlds plays random accounts with quotas so small that hardly anything fits.
@@ -98,7 +98,7 @@ func (p *phase) promised(f *fakeCloud) *promises {
 // take remembers what the planner says that it cannot keep. It reports whether there is anything.
 func (p *promises) take(res *plan.Result) (any bool) {
 	for _, n := range res.Notes {
-		if n.Why.Is(intent.NotWaiting) {
+		if n.Why.Is(reason.NotWaiting) {
 			p.noted[n.Object], any = true, true
 		}
 	}

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -15,7 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
@@ -79,6 +80,8 @@ type stats struct {
 	Replaced, Full int
 	// Together are interfaces that are tagged with others by one call.
 	Together int
+	// Forced are blocked plans that went on by a word.
+	Forced int
 	// Hasty are plans that give released interfaces back without waiting for planned ones.
 	Hasty int
 	// Whole are groups of which rules come and go by one call.
@@ -299,6 +302,10 @@ type phase struct {
 	// edited. What only that made possible may pause while it is undone, even if it will be allowed
 	// in the end for another reason.
 	drifted map[int]bool
+	// word is what lets a blocked plan go on, and forced are the interfaces for which it was given:
+	// what they are allowed may pause.
+	word   string
+	forced map[int]bool
 	// twice has every plan computed a second time: the same input gives the same result.
 	twice bool
 }
@@ -317,6 +324,7 @@ func (p *phase) run(f *fakeCloud) error {
 	p.old = p.verdicts(f)
 	start := f.clone()
 	p.start = start
+	p.drifted = p.stillDrifted(f)
 	p.strict = p.promised(f)
 	if err := p.converge(f, true); err != nil {
 		return err
@@ -339,6 +347,19 @@ func (p *phase) run(f *fakeCloud) error {
 	return p.restarts(start, f, final)
 }
 
+// stillDrifted are the drifted interfaces, and those that are still where somebody put them
+// earlier, because nothing was done to them until now.
+func (p *phase) stillDrifted(f *fakeCloud) map[int]bool {
+	out, before := map[int]bool{}, p.cloud()
+	for i := range p.NICs {
+		nic, own := f.nic(nicID(i)), before.nic(nicID(i)).GroupIDs
+		out[i] = p.drifted[i] || nic.Tags[cloud.TagFormer] != "" && slices.ContainsFunc(nic.GroupIDs, func(g string) bool {
+			return f.group(g).Tags[cloud.TagCluster] == "" && !slices.Contains(own, g)
+		})
+	}
+	return out
+}
+
 // converge applies plans until there is nothing left to do.
 func (p *phase) converge(f *fakeCloud, record bool) error {
 	for round := 0; ; round++ {
@@ -347,6 +368,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		}
 		observed := f.clone()
 		in := p.input(p.set, observed)
+		in.Force = p.word
 		res := p.by.compute(in, p.lowerer())
 		if err := p.guessed(res); err != nil {
 			return fmt.Errorf("round %d: %w; ops:\n%s", round, err, strings.Join(p.ops, "\n"))
@@ -363,6 +385,9 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			p.st.Hasty++
 		}
 		if res.Plan.Empty() {
+			if p.force(res) {
+				continue
+			}
 			if err := p.waitsForNothing(res); err != nil {
 				return err
 			}
@@ -419,6 +444,34 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 			}
 		}
 	}
+}
+
+// force gives the word with which a blocked plan goes on. It reports whether that is a new one.
+func (p *phase) force(res *plan.Result) bool {
+	word, nics := wordOf(res)
+	if word == "" || word == p.word {
+		return false
+	}
+	p.word = word
+	p.st.Forced++
+	if p.forced == nil {
+		p.forced = map[int]bool{}
+	}
+	for i := range p.NICs {
+		p.forced[i] = p.forced[i] || slices.Contains(nics, nicID(i))
+	}
+	return true
+}
+
+// wordOf is the word with which what is blocked goes on, and the interfaces that it is about; empty
+// if nothing is blocked.
+func wordOf(res *plan.Result) (word string, nics []string) {
+	for _, r := range res.Refusals {
+		if r.Why.Code == reason.WaitsForWord {
+			word, nics = r.Why.Objects[1], append(nics, r.Why.Objects[2:]...)
+		}
+	}
+	return word, nics
 }
 
 // guessed reports a policy that the round before accepted on a VM and this one refuses.
@@ -556,7 +609,7 @@ func (p *phase) exact(final []bool) error {
 			return nil
 		}
 	}
-	if slices.ContainsFunc(p.result.Notes, func(n plan.Note) bool { return n.Why.Is(intent.DependentLoses) || n.Why.Is(intent.ReferredAbroad) }) {
+	if slices.ContainsFunc(p.result.Notes, func(n plan.Note) bool { return n.Why.Is(reason.DependentLoses) || n.Why.Is(reason.ReferredAbroad) }) {
 		p.st.Outside++ // somebody out of reach began to depend on an interface that is under control, and the planner says so
 		return nil
 	}
@@ -598,14 +651,14 @@ func (p *phase) breaks(fl connection, got, final, old bool, end *fakeCloud) bool
 	if !got && (p.tiny() || p.Crowded) && (p.stays(fl.src) || p.stays(fl.dst)) && !fl.verdict(p.oracle(p.set, p.result).half) {
 		return false // what is wanted does not allow it, and is said not to be reached
 	}
-	return got || !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end)
+	return got || !p.drifted[fl.src] && !p.drifted[fl.dst] && !p.forced[fl.src] && !p.forced[fl.dst] && fl.blindly(p.start) == fl.blindly(end)
 }
 
 // stays reports whether an interface is said to stay as it is in the end, although something else
 // is wanted of it: it allows what it allowed before.
 func (p *phase) stays(nic int) bool {
 	return nic >= 0 && slices.ContainsFunc(p.result.Refusals, func(r plan.Refusal) bool {
-		return r.Kept && r.Why.Is(intent.InterfaceStays) && r.VM.ID == vmID(p.NICs[nic].VM)
+		return r.Kept && r.Why.Is(reason.InterfaceStays) && r.VM.ID == vmID(p.NICs[nic].VM)
 	})
 }
 
@@ -616,7 +669,7 @@ func (p *phase) restarts(start, end *fakeCloud, final []bool) error {
 	}
 	for range min(envInt("NEPHELE_PLAN_RESTARTS", 2), len(p.trace)) {
 		k := p.rand.IntN(len(p.trace))
-		again := &phase{estate: p.estate, by: p.by, earlier: p.earlier, set: p.set, flows: p.flows, st: p.st, rand: p.rand, old: p.seen[k], drifted: p.drifted, start: p.trace[k]}
+		again := &phase{estate: p.estate, by: p.by, earlier: p.earlier, set: p.set, flows: p.flows, st: p.st, rand: p.rand, old: p.seen[k], drifted: p.drifted, forced: maps.Clone(p.forced), start: p.trace[k]}
 		f := p.trace[k].clone()
 		again.strict = again.promised(f)
 		if err := again.converge(f, true); err != nil {
@@ -668,7 +721,7 @@ func kept(r *plan.Result) bool {
 // of ::/0 takes 128 of them, so that happens with the quotas that clouds give by default, too.
 func blockedByRules(r *plan.Result) bool {
 	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool {
-		return r.Kept && r.Why.Is(intent.InterfaceStays) && r.Why.Is(intent.RulesShort) && r.Lack != nil && r.Lack.Needed > r.Lack.Available
+		return r.Kept && r.Why.Is(reason.InterfaceStays) && r.Why.Is(reason.RulesShort) && r.Lack != nil && r.Lack.Needed > r.Lack.Available
 	})
 }
 
@@ -676,11 +729,8 @@ func blockedByRules(r *plan.Result) bool {
 // only, also because something was given back at first for want of groups.
 func (p *phase) depends() bool { return kept(p.result) || p.Crowded && kept(p.first) }
 
-// forGroups reports whether something is refused for want of groups, in the end or on the way
-// there: who has one keeps it.
-func forGroups(r plan.Refusal) bool {
-	return r.Why.Is(intent.GroupsShort) || r.Why.Is(intent.BetweenGroups)
-}
+// forGroups reports whether something is refused for want of groups: who has one keeps it.
+func forGroups(r plan.Refusal) bool { return r.Why.Is(reason.GroupsShort) }
 
 // shape describes the classes without the names of their groups and without the distribution of
 // rules over them: which interfaces hold each, and its rules with the peers named by their holders.

@@ -7,7 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
@@ -36,15 +37,30 @@ func (c *planning) findOrders(revision string) {
 func (s *regional) newChange(revision string) transition.Change {
 	change := transition.Change{
 		From: s.region.Whole, Limits: s.region.Limits, Ours: s.region.Owned, Extended: s.design.Extended, Relabels: s.relabels(revision),
-		Fits:   func(rules []cloud.Rule) bool { return s.design.Lower.Fits(rules, form.QuotaOf(s.region)) },
-		Stop:   s.account.MayStop,
-		Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
+		Fits:    func(rules []cloud.Rule) bool { return s.design.Lower.Fits(rules, form.QuotaOf(s.region)) },
+		Stop:    s.account.MayStop,
+		Pausing: map[string][]string{}, Urgent: map[string]bool{}, Apart: map[string]bool{}, First: s.first, Mark: s.mark(), Described: signs.Ours,
 		Joint: cloud.TagFormer, Batch: s.load(), Still: s.those(func(n *guard.NIC) bool { return s.region.Mode(n.NIC).Still() }),
 	}
 	for _, st := range s.freeing() {
 		change.Urgent[st.Op.Target] = true
 	}
+	for _, n := range s.guard.NICs {
+		if groups := s.region.PutInto(n.NIC); len(groups) > 0 || s.forced(n) {
+			change.Pausing[n.ID] = groups
+		}
+	}
 	return change
+}
+
+// first reports whether tags are written with what is done first: the claim of a network, and what
+// a group without a record says of the policies in force. Until then all of them count as in force
+// on an interface that has joined it, and the next round would go by that.
+func (s *regional) first(key string, g *cloud.Group) bool {
+	if g == nil {
+		return key == cloud.TagClaim
+	}
+	return s.region.Owned(g) && record.EnforcementOf(g.Tags) == nil
 }
 
 // look surveys the way of a region to what is wanted by now.
@@ -96,9 +112,8 @@ func (s *regional) reconsider() bool {
 	return s.survey == nil
 }
 
-// outgrow finds the groups that hold up everything: because neither all of their new rules fit in
-// beside the old ones nor one after the other, or because they become those of another class while
-// some of their present holders wait for others. Their classes shall have groups beside them, which
+// outgrow finds the groups that hold up everything, because neither all of their new rules fit in
+// beside the old ones nor one after the other. Their classes shall have groups beside them, which
 // their interfaces join before they leave the old ones. It reports whether there are any. In a
 // region that has no room for further groups the change stays blocked: to do without something for
 // the sake of a group that is there for a moment would come and go for ever.
@@ -107,42 +122,14 @@ func (s *regional) outgrow() (found bool) {
 		return false
 	}
 	free := s.region.Limits.GroupsPerRegion - s.region.Snap.CountedGroups()
-	without := func(id string) {
-		g := s.design.ByKey[id]
-		if g != nil && g.Existing != nil && !g.Class.Gathers && !s.design.Outgrown[id] && !s.stays[id] && len(s.design.Outgrown) < free {
-			s.design.Outgrown[id], found = true, true
-		}
-	}
 	for _, v := range s.order.Blocked {
-		if v.Kind == transition.Room && v.Rule.Direction != "" {
-			without(v.Group)
-		}
-	}
-	if found {
-		return true
-	}
-	for _, v := range s.order.Blocked {
-		if v.Kind == transition.Leak || v.Kind == transition.Gap {
-			for _, id := range s.turned(v) {
-				without(id)
-			}
+		g := s.design.ByKey[v.Group]
+		full := v.Kind == transition.Room && v.Rule.Direction != ""
+		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !s.design.Outgrown[v.Group] && !s.stays[v.Group] && len(s.design.Outgrown) < free {
+			s.design.Outgrown[v.Group], found = true, true
 		}
 	}
 	return found
-}
-
-// turned are the groups that become those of another class by an edit, or when interfaces move.
-func (s *regional) turned(v transition.Violation) []string {
-	ids := []string{v.Group}
-	for _, n := range s.guard.NICs {
-		if slices.Contains(v.Interfaces, n.ID) {
-			ids = append(ids, s.design.Targets[n]...)
-		}
-	}
-	return slices.DeleteFunc(ids, func(id string) bool {
-		g := s.design.ByKey[id]
-		return g == nil || g.Existing == nil || g.Existing.Tags[cloud.TagClass] == g.Class.Hash
-	})
 }
 
 // inVain finds the outgrown groups that somebody would still hold after all steps. Their classes do
@@ -214,9 +201,6 @@ func (s *regional) restrain(held map[string][2]bool) (more bool) {
 
 // relabels reports whether the policies in force everywhere are those that are wanted.
 func (s *regional) relabels(revision string) bool {
-	if len(s.region.Unknown) > 0 { // what is kept for the sake of the unknown is found out step by step
-		return false
-	}
 	concerned := map[string]bool{}
 	for _, c := range s.design.Classes {
 		concerned[c.Network.ID] = true
@@ -236,7 +220,7 @@ func (s *regional) relabels(revision string) bool {
 
 // blocked says of interfaces for which there is no clean order that they stay as they are.
 func (s *regional) blocked(all []transition.Violation) {
-	why := map[string]*intent.Reason{}
+	why := map[string]*reason.Reason{}
 	for _, v := range all {
 		for _, id := range slices.Concat(v.Interfaces, v.Holders) {
 			if why[id] == nil {
@@ -244,29 +228,35 @@ func (s *regional) blocked(all []transition.Violation) {
 			}
 		}
 	}
-	s.guard.Block(func(n *guard.NIC) *intent.Reason {
+	stays := func(n *guard.NIC) *reason.Reason {
 		if n.Restricted() != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(s.design.Targets[n], slices.Sorted(slices.Values(n.GroupIDs))) {
-			return cmp.Or(why[n.ID], intent.Why(intent.OrderOpposite))
+			return cmp.Or(why[n.ID], reason.Why(reason.OrderOpposite))
 		}
 		return why[n.ID]
-	})
+	}
+	for _, n := range s.guard.NICs {
+		if n.Waiting() || n.Frozen() == nil && stays(n) != nil {
+			s.stick(n)
+		}
+	}
+	s.guard.Block(stays)
 }
 
 // whyBlocked is why an edit is blocked.
-func whyBlocked(v transition.Violation) *intent.Reason {
+func whyBlocked(v transition.Violation) *reason.Reason {
 	switch {
 	case v.Kind == transition.Leak || v.Kind == transition.Gap:
-		code := intent.OrderLeak
+		code := reason.OrderLeak
 		if v.Kind == transition.Gap {
-			code = intent.OrderGap
+			code = reason.OrderGap
 		}
-		return &intent.Reason{Code: code, Objects: v.Holders, Flow: &intent.Flow{Direction: v.Direction, Service: v.Service, Addrs: v.Addrs}}
+		return &reason.Reason{Code: code, Objects: v.Holders, Flow: &reason.Flow{Direction: v.Direction, Service: v.Service, Addrs: v.Addrs}}
 	case len(v.Interfaces) > 0 && v.Needed > 0:
-		return intent.Why(intent.OrderInterface).Counting(v.Needed, v.Available)
+		return reason.Why(reason.OrderInterface).Counting(v.Needed, v.Available)
 	case v.Rule.Direction != "":
-		return intent.Why(intent.OrderRules, v.Group).Counting(v.Needed, v.Available)
+		return reason.Why(reason.OrderRules, v.Group).Counting(v.Needed, v.Available)
 	case v.Needed > 0:
-		return intent.Why(intent.OrderRegion).Counting(v.Needed, v.Available)
+		return reason.Why(reason.OrderRegion).Counting(v.Needed, v.Available)
 	}
-	return intent.Why(intent.OrderGroupLater)
+	return reason.Why(reason.OrderGroupLater)
 }

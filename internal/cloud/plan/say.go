@@ -1,15 +1,15 @@
 package plan
 
 import (
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
 
 // say puts all reasons of a result into words, and sorts what they are about. Nothing is decided
 // afterwards.
 func (r *Result) say() {
-	said := map[*intent.Reason]string{} // many VMs have the same one
-	of := func(why *intent.Reason) string {
+	said := map[*reason.Reason]string{} // many VMs have the same one
+	of := func(why *reason.Reason) string {
 		text, known := said[why]
 		if !known {
 			text = words.Of(why)

@@ -15,7 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
@@ -259,7 +259,7 @@ func TestPolicyOutgrowsTheQuota(t *testing.T) {
 	before := f.clone()
 	res := settle(t, e, f, manyBlocks(400))
 	if len(res.Refusals) != 1 || !res.Refusals[0].Kept || fmt.Sprint(shape(f)) != fmt.Sprint(shape(before)) ||
-		!res.Refusals[0].Why.Is(intent.Kept) || res.Refusals[0].Lack == nil || !res.VMs[0].Policies[0].Why.Is(intent.Kept) {
+		!res.Refusals[0].Why.Is(reason.Kept) || res.Refusals[0].Lack == nil || !res.VMs[0].Policies[0].Why.Is(reason.Kept) {
 		t.Errorf("%+v\n%v\n%v", res.Refusals, shape(f), shape(before))
 	}
 }
@@ -333,7 +333,7 @@ func TestDependentInterface(t *testing.T) {
 	e.VMs[1].Selected = false
 	f = e.cloud()
 	res := settle(t, e, f, nil)
-	if s := res.Policies[0]; len(s.Failed) != 1 || !s.Failed[0].Why.Is(intent.DependentLoses) {
+	if s := res.Policies[0]; len(s.Failed) != 1 || !s.Failed[0].Why.Is(reason.DependentLoses) {
 		t.Errorf("%+v", s)
 	}
 	if got := f.nic(nicID(0)).GroupIDs; !slices.Equal(got, []string{groupID(1)}) {

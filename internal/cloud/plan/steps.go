@@ -6,6 +6,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 )
 
@@ -38,7 +39,7 @@ func (s *regional) transit() (steps []Step, dirty map[string]bool, later bool) {
 		s.blocked(s.order.Blocked)
 	}
 	for _, id := range s.survey.Hasty() {
-		s.region.Note(id, intent.Why(intent.NotWaiting))
+		s.region.Note(id, reason.Why(reason.NotWaiting))
 	}
 	return steps, dirty, s.guard.Restricts() || len(s.order.Blocked) > 0
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
@@ -254,33 +255,95 @@ func TestEditedWorlds(t *testing.T) {
 	}
 }
 
-// TestClassesSwapGroups: of four VMs two are guarded and admit the others, and then one of each two
-// changes places. Each class could go on with the group of the other one, but then no order is
-// clean: a class whose group stands still gets a new one.
-func TestClassesSwapGroups(t *testing.T) {
+// swapped is an account of VMs of which the first half may send to the second. Then some of each
+// half change places, the last of the first and the first of the second, while the priority of the
+// policy changes.
+func swapped(each, places int) (e *estate, before, after policySet) {
 	out := cloud.Rule{Direction: cloud.Egress, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}}
-	e := &estate{
+	e = &estate{
 		Networks: []netSpec{{V4: "10.0.0.0/24"}}, Groups: []groupSpec{{Default: true, Rules: []cloud.Rule{out}}, {}},
 		Limits: cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50},
 	}
-	for i := range 4 {
+	var peers, applied, newPeers, newApplied []int
+	for i := range 2 * each {
 		e.NICs = append(e.NICs, nicSpec{VM: i, IPs: []string{fmt.Sprintf("10.0.0.%d", 5+i)}, Groups: []int{0}})
 		e.VMs = append(e.VMs, vmSpec{Selected: true})
+		first := i < each
+		moves := first && i >= each-places || !first && i < each+places
+		if first {
+			peers = append(peers, i)
+		} else {
+			applied = append(applied, i)
+		}
+		if first != moves {
+			newPeers = append(newPeers, i)
+		} else {
+			newApplied = append(newApplied, i)
+		}
 	}
 	set := func(peers, applied []int, priority float64) policySet {
 		return policySet{Address: [][]int{peers}, Applied: [][]int{applied}, Policies: []policySpec{
 			{Tier: 250, Priority: priority, Applied: []int{0}, Rules: []ruleSpec{{Action: "Allow", Address: []int{0}}}},
 		}}
 	}
+	return e, set(peers, applied, 2), set(newPeers, newApplied, 3)
+}
+
+// TestClassesKeepTheirGroups: where as many interfaces of a class hold either of two groups, it
+// goes on with the one that was made for it, and nothing has to wait for a word.
+func TestClassesKeepTheirGroups(t *testing.T) {
+	e, before, after := swapped(2, 1)
 	f := e.cloud()
-	for _, s := range []policySet{set([]int{0, 1}, []int{2, 3}, 2), set([]int{0, 2}, []int{1, 3}, 3)} {
-		e.History = []policySet{s}
+	for _, set := range []policySet{before, after} {
+		e.History = []policySet{set}
 		if res := settle(t, e, f, nil); len(res.Refusals) > 0 {
 			t.Error(res.Refusals)
 		}
 	}
-	for nic, ok := range map[int]bool{0: true, 2: true, 1: false} {
-		if got := admits(f, 3, fmt.Sprintf("10.0.0.%d", 5+nic), nicID(nic), 80); got != ok {
+}
+
+// TestClassesSwapGroups: of six VMs three are guarded and admit the others, and then two of each
+// three change places. Each class goes on with the group of the other one, and no order of that is
+// clean. It waits for a word, which the hash of another plan is not, and then nothing opens on the
+// way.
+func TestClassesSwapGroups(t *testing.T) {
+	e, before, after := swapped(3, 2)
+	f := e.cloud()
+	e.History = []policySet{before}
+	if res := settle(t, e, f, nil); len(res.Refusals) > 0 {
+		t.Error(res.Refusals)
+	}
+	e.History = []policySet{after}
+	word, nics := wordOf(settle(t, e, f, nil))
+	if word == "" || len(nics) == 0 {
+		t.Fatal("nothing waits for a word")
+	}
+	wrong := settle(t, e, f, func(in *plan.Input) { in.Force = "0123456789abcdef" })
+	i := slices.IndexFunc(wrong.Refusals, func(r plan.Refusal) bool { return r.Why.Is(reason.WaitsForWord) })
+	if i < 0 || !strings.Contains(wrong.Refusals[i].Message, `"0123456789abcdef", which is of another plan`) || !strings.Contains(wrong.Refusals[i].Message, word) {
+		t.Errorf("%+v", wrong.Refusals)
+	}
+	forced := func(in *plan.Input) { in.Force, in.ForcedBy = word, "kubectl-annotate" }
+	in := e.input(e.History[0], f.clone())
+	forced(&in)
+	for _, s := range plan.Compute(in, e.lowerer()).Plan.Steps {
+		if err := f.apply(s.Network, s.Op); err != nil {
+			t.Fatal(err)
+		}
+		for nic := range 5 { // none admits the last, ever
+			if admits(f, nic, "10.0.0.10", nicID(5), 80) {
+				t.Errorf("%s opens what neither version allows", s.Op)
+			}
+		}
+		if !strings.HasSuffix(s.Op.Reason, "forced by the annotation nephele.io/force="+word+", set by kubectl-annotate") {
+			t.Errorf("the record does not say who: %q", s.Op.Reason)
+		}
+	}
+	if res := settle(t, e, f, forced); len(res.Refusals) > 0 {
+		t.Error(res.Refusals)
+	}
+	for nic, ok := range map[int]bool{0: true, 3: true, 4: true, 1: false, 2: false} {
+		if got := admits(f, 5, fmt.Sprintf("10.0.0.%d", 5+nic), nicID(nic), 80); got != ok {
 			t.Errorf("from %d: %v", nic, got)
 		}
 	}

@@ -5,13 +5,14 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 )
 
 // undecided is the result if no design was made. Nothing is carried out, for a part of a plan may
 // cut what the rest gives: only interfaces whose glass is broken have their groups back.
 func (c *planning) undecided() *Result {
-	why := intent.Why(intent.TooMuchWork)
+	why := reason.Why(reason.TooMuchWork)
 	out := &Result{Plan: Plan{Account: c.account.In.Account}}
 	for _, s := range c.regions {
 		out.Plan.Steps = append(out.Plan.Steps, s.freeing()...)
@@ -29,7 +30,7 @@ func (c *planning) undecided() *Result {
 }
 
 // unchanged is the status of a VM for which nothing was decided, for a reason.
-func (c *planning) unchanged(vm *guard.VM, why *intent.Reason) report.VMStatus {
+func (c *planning) unchanged(vm *guard.VM, why *reason.Reason) report.VMStatus {
 	out := report.VMStatus{VM: vm.Ref, Mode: c.account.In.Modes[vm.Ref]}
 	for _, n := range vm.NICs {
 		is := report.AsObserved(n)

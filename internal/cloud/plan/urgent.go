@@ -5,6 +5,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
 
@@ -17,7 +18,7 @@ func (s *regional) freeing() (out []Step) {
 		}
 		groups := slices.Sorted(slices.Values(s.region.Restorable(n.NIC)))
 		out = append(out, Step{Scope: s.region.Snap.Scope, Network: n.NetworkID, Urgent: true, Op: cloud.Op{
-			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: words.Of(intent.Why(intent.GiveBack)),
+			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: words.Of(reason.Why(reason.GiveBack)),
 		}})
 	}
 	return out

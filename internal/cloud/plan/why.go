@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
 
@@ -67,10 +68,10 @@ func refsOf(policies []*intent.Policy) []intent.PolicyRef {
 }
 
 // becauseOfRules finds out why rules of a group are added or removed, and for which policies.
-func (e *emitter) becauseOfRules(op cloud.Op, g *form.Group) (policies []*intent.Policy, why []*intent.Reason) {
+func (e *emitter) becauseOfRules(op cloud.Op, g *form.Group) (policies []*intent.Policy, why []*reason.Reason) {
 	only := describes(op)
 	if only {
-		why = append(why, intent.Why(intent.OnlyDescriptions))
+		why = append(why, reason.Why(reason.OnlyDescriptions))
 	}
 	if g == nil || g.Class.Gathers || g.Class.State != guard.Guarded {
 		return nil, why
@@ -78,16 +79,16 @@ func (e *emitter) becauseOfRules(op cloud.Op, g *form.Group) (policies []*intent
 	c := g.Class
 	if op.Kind == cloud.OpRemoveRules {
 		if !e.narrows(c, op.Rules) {
-			return nil, one(intent.RulesNeedless)
+			return nil, one(reason.RulesNeedless)
 		}
 		if policies, _ = behind(c, op.Rules, intent.Drop); len(policies) == 0 {
 			policies, _ = behind(c, op.Rules, intent.Allow)
 		}
-		return policies, one(intent.NoLongerAllowed)
+		return policies, one(reason.NoLongerAllowed)
 	}
 	policies, own := behind(c, op.Rules, intent.Allow)
 	if own && !only {
-		why = append(why, intent.Why(intent.WithFormer))
+		why = append(why, reason.Why(reason.WithFormer))
 	}
 	if many := e.multiplied(c, op.Rules); many != nil {
 		why = append(why, many)
@@ -125,10 +126,10 @@ func behind(c *form.Class, rules []cloud.Rule, v intent.Verdict) (policies []*in
 // explain says why a step is made, and for which policies. The group is the one of ours that it is
 // about; nil if there is none.
 func (e *emitter) explain(step *Step, g *form.Group) {
-	var why []*intent.Reason
+	var why []*reason.Reason
 	switch op := step.Op; op.Kind {
 	case cloud.OpCreateGroup:
-		why = []*intent.Reason{intent.Why(intent.ForClass, strings.ToLower(string(g.Class.State))).Counting(len(g.Class.NICs))}
+		why = []*reason.Reason{reason.Why(reason.ForClass, strings.ToLower(string(g.Class.State))).Counting(len(g.Class.NICs))}
 		step.Policies = e.policiesOf(g.Class)
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetRules:
 		var policies []*intent.Policy
@@ -138,13 +139,16 @@ func (e *emitter) explain(step *Step, g *form.Group) {
 		}
 		step.Policies = refsOf(policies)
 	case cloud.OpDeleteGroup:
-		why = one(intent.NoClass)
+		why = one(reason.NoClass)
 	case cloud.OpTag, cloud.OpUntag:
 		why = one(tagReason(op))
 	case cloud.OpSetInterfaceGroups:
 		n := e.r.byID[op.Target]
 		why = one(e.purpose(n))
 		step.Policies = e.policiesOf(e.r.design.ClassOf[n])
+	}
+	if in := e.r.account.In; len(in.Forced) > 0 {
+		why = append(why, reason.Why(reason.ByForce, in.Force, in.ForcedBy))
 	}
 	step.Op.Reason = words.All(why, ", ")
 }
@@ -164,24 +168,24 @@ func parts(op cloud.Op) (out []cloud.Op) {
 }
 
 // one is a reason that needs no more than its code, as a list; empty if there is none.
-func one(code intent.Code) []*intent.Reason {
+func one(code reason.Code) []*reason.Reason {
 	if code == "" {
 		return nil
 	}
-	return []*intent.Reason{intent.Why(code)}
+	return []*reason.Reason{reason.Why(code)}
 }
 
 // purpose is why the groups of an interface are set; empty if there is nothing to say.
-func (e *emitter) purpose(n *guard.NIC) intent.Code {
+func (e *emitter) purpose(n *guard.NIC) reason.Code {
 	switch {
 	case n.State == guard.Guarded && len(n.Ours) > 0:
-		return intent.ChangeClass
+		return reason.ChangeClass
 	case n.State == guard.Guarded && n.Native():
-		return intent.TakeOverNative
+		return reason.TakeOverNative
 	case n.State == guard.Guarded:
-		return intent.TakeOver
+		return reason.TakeOver
 	case n.State == guard.Untouched && len(n.Ours) > 0:
-		return intent.GiveBack
+		return reason.GiveBack
 	}
 	return ""
 }
@@ -190,19 +194,19 @@ func (e *emitter) purpose(n *guard.NIC) intent.Code {
 var tagReasons = []struct {
 	kind cloud.OpKind
 	tag  string
-	why  intent.Code
+	why  reason.Code
 }{
-	{cloud.OpTag, cloud.TagClaim, intent.Claims},
-	{cloud.OpTag, cloud.TagFormer, intent.Remembers},
-	{cloud.OpTag, cloud.TagSignature, intent.Signs},
-	{cloud.OpTag, cloud.TagPolicies, intent.SaysInForce},
-	{cloud.OpUntag, cloud.TagClaim, intent.NothingLeft},
-	{cloud.OpUntag, cloud.TagFormer, intent.Restored},
-	{cloud.OpUntag, cloud.TagPolicies, intent.SaysInForce},
+	{cloud.OpTag, cloud.TagClaim, reason.Claims},
+	{cloud.OpTag, cloud.TagFormer, reason.Remembers},
+	{cloud.OpTag, cloud.TagSignature, reason.Signs},
+	{cloud.OpTag, cloud.TagPolicies, reason.SaysInForce},
+	{cloud.OpUntag, cloud.TagClaim, reason.NothingLeft},
+	{cloud.OpUntag, cloud.TagFormer, reason.Restored},
+	{cloud.OpUntag, cloud.TagPolicies, reason.SaysInForce},
 }
 
 // tagReason is why a step writes or removes tags; empty if there is nothing to say.
-func tagReason(op cloud.Op) intent.Code {
+func tagReason(op cloud.Op) reason.Code {
 	for _, r := range tagReasons {
 		for key := range op.Tags {
 			if op.Kind == r.kind && strings.HasPrefix(key, r.tag) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/wire"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/tier"
 )
@@ -61,8 +61,8 @@ func (o *onWire) play(by subject, e *estate, seed uint64) (err error) {
 
 func (o *onWire) phase(p *phase, f *fakeCloud) error {
 	p.old, p.start, p.strict = p.verdicts(f), f.clone(), p.promised(f)
-	var wire [][]bool
-	wires := plan.Wires[string]{}
+	var onWire [][]bool
+	wires := wire.Wires[string]{}
 	look := func(text string) error {
 		got := make([]bool, len(p.flows))
 		for i, fl := range p.flows {
@@ -72,7 +72,7 @@ func (o *onWire) phase(p *phase, f *fakeCloud) error {
 			}
 			got[i] = allowed
 		}
-		wire, p.ops = append(wire, got), append(p.ops, text)
+		onWire, p.ops = append(onWire, got), append(p.ops, text)
 		return nil
 	}
 	for round := 0; ; round++ {
@@ -113,11 +113,11 @@ func (o *onWire) phase(p *phase, f *fakeCloud) error {
 		}
 	}
 	final := p.verdicts(f)
-	if got := wire[len(wire)-1]; !slices.Equal(got, final) {
+	if got := onWire[len(onWire)-1]; !slices.Equal(got, final) {
 		return fmt.Errorf("in the end the wire is not as the cloud's API says")
 	}
 	bad := map[string]bool{}
-	for k, got := range wire {
+	for k, got := range onWire {
 		for i, fl := range p.flows {
 			o.asked++
 			if !p.breaks(fl, got[i], final[i], p.old[i], f) {

@@ -33,7 +33,7 @@ func (l *lab) tag(id string, tags aws.Tags) {
 // forge makes a group by hand.
 func (l *lab) forge(name string, tags aws.Tags) string {
 	l.Helper()
-	g, err := l.region(home).CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: name, Description: "by hand", VPCID: homeVPC, Tags: tags})
+	g, err := l.region(home).Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: name, Description: "by hand", VPCID: homeVPC, Tags: tags})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestTagsAbused(t *testing.T) {
 		"a rule of ours gets a description of somebody else": func(l *lab) func(*holdings) {
 			port, edited := int32(443), 0
 			for _, g := range l.ours() { // one of them holds the rule
-				err := l.region(home).UpdateSecurityGroupRuleDescriptions(aws.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []aws.Permission{{
+				err := l.region(home).Groups().UpdateSecurityGroupRuleDescriptions(aws.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []aws.Permission{{
 					Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0", Description: "nephele: not true"}}}}})
 				if err == nil {
 					edited++
@@ -152,13 +152,13 @@ func (l *lab) deleteGroup(id string) {
 		l.Fatal(err)
 	}
 	for _, rule := range groups[0].Rules {
-		if _, err := r.RevokeSecurityGroup(aws.RevokeInput{GroupID: id, Egress: rule.Egress, RuleIDs: []string{rule.ID}}); err != nil {
+		if _, err := r.Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: id, Egress: rule.Egress, RuleIDs: []string{rule.ID}}); err != nil {
 			l.Fatal(err)
 		}
 	}
 	l.accounts.observe(l.Context())
 	l.settle() // groups of ours that refer to it go first
-	if _, err := r.DeleteSecurityGroup(id, ""); err != nil {
+	if _, err := r.Groups().DeleteSecurityGroup(id, ""); err != nil {
 		l.Fatal(err)
 	}
 }

@@ -62,8 +62,8 @@ type Account struct {
 	// Shared maps the ExternalEntity objects of other accounts to the networks of their VMs
 	// that this account sees too.
 	Shared map[plan.EntityRef]string
-	// Services maps the ExternalEntity objects of the account that stand for native services to
-	// these.
+	// Services maps the ExternalEntity objects of the account that represent native services to
+	// these services.
 	Services map[plan.EntityRef]plan.VMRef
 	// Modes names the VMs that are not simply enforced.
 	Modes map[plan.VMRef]VMMode
@@ -74,12 +74,15 @@ type Account struct {
 	// MaxPerWave bounds how many VMs and groups in use are changed before the account is
 	// observed again; 0 means no bound.
 	MaxPerWave int
-	// Propagation is how long a step waits for those that it relies on; see plan.Wire.
+	// Propagation is how long a step waits for those that it relies on; see wire.Wire.
 	Propagation time.Duration
 	// Brake bounds what is done at once without a confirmation, and Confirm is the hash of what
 	// somebody has confirmed; nil means no bound.
 	Brake   *plan.Brake
 	Confirm string
+	// Force is the hash of a blocked plan that somebody wants to go on, and ForcedBy who says so,
+	// as far as that is known.
+	Force, ForcedBy string
 	// Failsafe is always allowed on VMs with policies.
 	Failsafe []plan.FailsafeFlow
 	// Dependents says what becomes of interfaces that are not ours and that depend on those
@@ -90,8 +93,8 @@ type Account struct {
 	Confirmed map[string][]string
 	// ConfirmedProblem says what cannot be read of what he says; empty if all can.
 	ConfirmedProblem string
-	// TakeOver is the epoch of the instance from which this one is told to take the account
-	// over; empty if it is not.
+	// TakeOver is the epoch of the instance that this one is to replace in the account; empty if
+	// there is none.
 	TakeOver string
 	// Releasing is true while the account is being deleted: everything it holds in the cloud is
 	// to be given back.

@@ -222,7 +222,8 @@ func nodeAmong(announced map[string]handover.Directions, vm string) string {
 	return ""
 }
 
-// letIn tells of the VMs of a region in which directions a group of ours lets everything in.
+// letIn returns, for the VMs of a region, the directions in which a group of ours lets everything
+// in.
 func (w *worker) letIn(s *cloud.Snapshot) map[string]handover.Directions {
 	wide := map[string]handover.Directions{}
 	for i := range s.Groups {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/wire"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -43,7 +44,7 @@ func (w *worker) apply(ctx context.Context, t task, c computed, pl plan.Plan) (m
 	w.attend(ctx, t, c, ended)
 	touched, unsure := map[string][]string{}, false
 	for i, name := range names {
-		touched[name.region] = append(touched[name.region], sortedKeys(runs[i].touched)...)
+		touched[name.region] = append(touched[name.region], slices.Sorted(maps.Keys(runs[i].touched))...)
 		unsure = unsure || runs[i].unsure
 	}
 	if unsure {
@@ -92,7 +93,7 @@ func (e *execution) outdated(region string) bool {
 	return e.w.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.w.mirror.Unchanged(e.task.version) || e.w.accountChanged())
 }
 
-// errUnanswered is what is known of an operation of which nobody knows how it ended.
+// errUnanswered is the error of an operation whose end is not known.
 var errUnanswered = &cloud.Error{Class: cloud.Unavailable, Call: "Apply", Err: errors.New("nobody knows how it ended")}
 
 // execution is a part of a plan on its way.
@@ -101,7 +102,7 @@ type execution struct {
 	task task
 	// seen are the snapshots that the plan was made of.
 	seen  map[string]*cloud.Snapshot
-	wire  *plan.Wire
+	wire  *wire.Wire
 	start time.Time
 	steps []plan.Step
 	// slots bound the operations that are on their way, together with other parts of the

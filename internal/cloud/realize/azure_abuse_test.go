@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // azureTagNames are tags of ours in the words of Azure.
@@ -23,7 +24,7 @@ func azureTagNames(tags map[string]string) map[string]any {
 // make makes a resource by hand, or replaces it.
 func (l *azureLab) make(id string, body map[string]any) {
 	l.Helper()
-	at, ok := simazure.ParseID(id)
+	at, ok := document.ParseID(id)
 	if !ok {
 		l.Fatalf("%s is no id", id)
 	}
@@ -39,7 +40,7 @@ func (l *azureLab) make(id string, body map[string]any) {
 // retag sets tags of a resource by hand, beside those that it has; a value of nil removes one.
 func (l *azureLab) retag(id string, tags map[string]any) {
 	l.Helper()
-	at, _ := simazure.ParseID(id)
+	at, _ := document.ParseID(id)
 	l.cloudly(func(c *simazure.Cloud, now time.Time) error {
 		p := c.Principals()[0]
 		p.Assignments = nil
@@ -133,7 +134,7 @@ func TestAzureTagsAbused(t *testing.T) {
 // tagsIn are the tags of a resource, each as name=value.
 func (l *azureLab) tagsIn(id string) (out []string) {
 	l.Helper()
-	at, _ := simazure.ParseID(id)
+	at, _ := document.ParseID(id)
 	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
 		p := c.Principals()[0]
 		p.Assignments = nil

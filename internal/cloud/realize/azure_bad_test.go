@@ -11,6 +11,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/policy"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -35,7 +37,7 @@ func (l *azureLab) failure() string {
 // be: the verdicts are the evaluator's after every event, and all of it is what it was in the end.
 func TestAzureOddInterfaces(t *testing.T) {
 	t.Parallel()
-	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+	l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
 		subnet := func(name string) string { return azureVNet + "/subnets/" + name }
 		at := func(id string) *simazure.Resource {
 			for i := range b.State.Resources {
@@ -70,7 +72,7 @@ func TestAzureOddInterfaces(t *testing.T) {
 func TestAzureScaleSet(t *testing.T) {
 	t.Parallel()
 	var nics []string
-	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+	l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
 		nics = b.ScaleSet("shop", "front", azureVNet+"/subnets/web", "", "10.1.1.50", "10.1.1.51")
 	}})
 	before := l.documents()
@@ -201,12 +203,12 @@ func (l *azureLab) refused() string {
 // goes while the VM is being taken over. All others are enforced.
 func TestAzureGroupDeleted(t *testing.T) {
 	t.Parallel()
-	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+	l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
 		p := &b.State.Principals[0]
 		second := p.Assignments[0]
 		second.Scope = "/subscriptions/" + azureSubscription + "/resourceGroups/temp"
 		p.Assignments = append(p.Assignments, second)
-		group := b.SecurityGroup("temp", "temp", simazure.Rule("http", "Inbound", 110, "Allow", "Tcp", "", "", "80"))
+		group := b.SecurityGroup("temp", "temp", build.Rule("http", "Inbound", 110, "Allow", "Tcp", "", "", "80"))
 		b.Machine("temp", "web-8", azureVNet+"/subnets/web", "10.1.1.18", group)
 	}})
 	l.publish()
@@ -218,7 +220,7 @@ func TestAzureGroupDeleted(t *testing.T) {
 			return
 		}
 		once.Do(func() {
-			id, _ := simazure.ParseID("/subscriptions/" + azureSubscription + "/resourceGroups/temp")
+			id, _ := document.ParseID("/subscriptions/" + azureSubscription + "/resourceGroups/temp")
 			l.cloudly(func(c *simazure.Cloud, now time.Time) error {
 				p := c.Principals()[0]
 				p.Assignments = nil
@@ -232,7 +234,7 @@ func TestAzureGroupDeleted(t *testing.T) {
 		got, want = verdicts{}, l.wanted().without("web-8")
 		l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
 			for p := range want {
-				v, err := c.Allowed(l.flow(p))
+				v, err := c.Verdicts().Allowed(l.flow(p))
 				if err != nil {
 					t.Errorf("%s: %v", p, err)
 				}
@@ -282,12 +284,12 @@ func TestAzureTooManyRules(t *testing.T) {
 func TestAzureOneMachineInTwoNetworks(t *testing.T) {
 	t.Parallel()
 	var second string
-	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+	l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
 		at := func(id string) *simazure.Resource {
 			return &b.State.Resources[slices.IndexFunc(b.State.Resources, func(r simazure.Resource) bool { return r.ID == id })]
 		}
 		branch := strings.Replace(azureVNet, "virtualNetworks/shop", "virtualNetworks/branch", 1)
-		group := b.SecurityGroup("shop", "both", simazure.Rule("all", "Inbound", 100, "Allow", "Tcp", "", "", ""))
+		group := b.SecurityGroup("shop", "both", build.Rule("all", "Inbound", 100, "Allow", "Tcp", "", "", ""))
 		two, _ := b.Machine("shop", "web-5", azureVNet+"/subnets/web", "10.1.1.15", group)
 		spare, nic := b.Machine("shop", "spare", branch+"/subnets/all", "10.2.1.15", group)
 		second = strings.ToLower(nic)
@@ -309,7 +311,7 @@ func TestAzureOneMachineInTwoNetworks(t *testing.T) {
 	}
 	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
 		for port, want := range map[int]bool{443: true, 9100: false} {
-			v, err := c.Allowed(simazure.Flow{Src: simazure.End{Addr: netip.MustParseAddr("10.1.3.11")}, Dst: simazure.End{NIC: second}, Protocol: 6, Port: port})
+			v, err := c.Verdicts().Allowed(simazure.Flow{Src: simazure.End{Addr: netip.MustParseAddr("10.1.3.11")}, Dst: simazure.End{NIC: second}, Protocol: 6, Port: port})
 			if err != nil || v.Allowed != want {
 				t.Errorf("the second interface, port %d: %+v, %v", port, v, err)
 			}
@@ -328,10 +330,10 @@ func TestAzureOneMachineInTwoNetworks(t *testing.T) {
 // takes something out of it, and is given back.
 func TestAzureFullGroup(t *testing.T) {
 	t.Parallel()
-	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+	l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
 		var rules []map[string]any
 		for i := range 1000 {
-			rules = append(rules, simazure.Rule(fmt.Sprintf("r%d", i), "Inbound", 100+i, "Allow", "Tcp", fmt.Sprintf("203.0.%d.%d", i/250, i%250), "", "22"))
+			rules = append(rules, build.Rule(fmt.Sprintf("r%d", i), "Inbound", 100+i, "Allow", "Tcp", fmt.Sprintf("203.0.%d.%d", i/250, i%250), "", "22"))
 		}
 		b.Machine("shop", "db-6", azureVNet+"/subnets/ops", "10.1.3.16", b.SecurityGroup("shop", "full", rules...))
 	}})

@@ -10,10 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cloud/realize/status"
-
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // TestAzureFormerGroupDeleted: the owner deletes the own group of a guarded VM, which looks unused.
@@ -21,8 +22,8 @@ import (
 // and nothing of ours is left.
 func TestAzureFormerGroupDeleted(t *testing.T) {
 	t.Parallel()
-	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
-		group := b.SecurityGroup("shop", "own", simazure.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "Internet", "", "22"))
+	l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
+		group := b.SecurityGroup("shop", "own", build.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "Internet", "", "22"))
 		b.Machine("shop", "web-7", azureVNet+"/subnets/web", "10.1.1.77", group)
 	}})
 	deleted := func() *metav1.Condition {
@@ -43,7 +44,7 @@ func TestAzureFormerGroupDeleted(t *testing.T) {
 		p.Assignments = nil
 		s := c.State()
 		for i := range s.Resources {
-			if at, _ := simazure.ParseID(s.Resources[i].ID); at.Name() == "own" {
+			if at, _ := document.ParseID(s.Resources[i].ID); at.Name() == "own" {
 				_, err := c.Delete(simazure.Write{By: &p, Now: now}, at)
 				return nil, err
 			}

@@ -2,7 +2,6 @@ package realize
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +36,8 @@ func (l *azureLab) groupsOf(kind string) (n int, halves []string) {
 }
 
 // TestAzureNoMoreGroups: the subscription has as many groups of one kind as Azure lets it have, in
-// the middle of making some. What needs no more is enforced, what does says why, no half of a pair
-// is taken for a whole one, and all of it goes on when there may be more.
+// the middle of making some. What has room is enforced and keeps its group, what has none says why,
+// no half of a pair is taken for a whole one, and all of it goes on when there may be more.
 func TestAzureNoMoreGroups(t *testing.T) {
 	t.Parallel()
 	quotas := map[string]func(n int) (simazure.Limits, cloudv1.AzureQuotas){
@@ -70,28 +69,25 @@ func TestAzureNoMoreGroups(t *testing.T) {
 				l.expect(was, l.wanted())
 				l.publishDelta(delta)
 				if known {
-					// Policies hold as a whole or not at all, so this one takes
-					// nothing.
-					l.until("some VM says why it is not enforced", func() bool {
-						return slices.ContainsFunc([]string{"web-1", "web-2", "web-9"}, func(vm string) bool {
-							p, found := l.policyOn(vm, "web-in")
-							return found && !p.Realized && strings.Contains(p.Message, "groups")
-						})
+					// One of its two classes has room, and the other says why it has none.
+					l.until("the policy is enforced on one class, and the other says why it is not", func() bool {
+						return l.realizedOn("web-1", "web-in") && l.realizedOn("web-2", "web-in") && l.shortOfGroups("web-9", "web-in")
 					})
+					l.expect(nil, nil)
+					// What is in force keeps its group, and gives it back when its policy goes.
+					l.engine.PutPolicy(dbNoShell())
+					l.publish()
+					l.until("another policy has no room", func() bool {
+						return l.shortOfGroups("db-1", "db-no-shell") && l.realizedOn("web-1", "web-in")
+					})
+					l.engine.DeletePolicy(webIn().UID)
+					l.publish()
+					l.until("the other policy is enforced", func() bool { return l.realizedOn("db-1", "db-no-shell") })
+					l.engine.DeletePolicy(dbNoShell().UID)
+					l.engine.PutPolicy(webIn())
+					l.publish()
 				} else {
 					l.until("the account says why", func() bool { return strings.Contains(l.failure(), "CountLimitReached") })
-				}
-				if known {
-					l.expect(nil, nil)
-					l.engine.PutPolicy(dbNoShell()) // one class is all that it takes
-					l.publish()
-					l.until("another policy is enforced", func() bool {
-						p, found := l.policyOn("db-1", "db-no-shell")
-						return found && p.Realized
-					})
-					l.engine.DeletePolicy(dbNoShell().UID)
-					l.publish()
-				} else {
 					l.until("there is one group more", func() bool { got, _ := l.groupsOf(kind); return got == n+1 })
 				}
 				l.limit(simazure.Limits{})
@@ -115,6 +111,18 @@ func TestAzureNoMoreGroups(t *testing.T) {
 			})
 		}
 	}
+}
+
+// realizedOn reports whether a VM enforces a policy.
+func (l *azureLab) realizedOn(vm, policy string) bool {
+	p, found := l.policyOn(vm, policy)
+	return found && p.Realized
+}
+
+// shortOfGroups reports whether a VM says that there is no group left for a policy.
+func (l *azureLab) shortOfGroups(vm, policy string) bool {
+	p, found := l.policyOn(vm, policy)
+	return found && !p.Realized && strings.Contains(p.Message, "groups")
 }
 
 // unchanged checks that everything is as it was.

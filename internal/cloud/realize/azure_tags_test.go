@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/policy"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
@@ -44,14 +45,14 @@ func taggedGroup(r *rand.Rand) []map[string]any {
 		if r.IntN(3) == 0 {
 			direction, source, destination = "Outbound", "*", peer
 		}
-		rule := simazure.Rule(fmt.Sprintf("r%d", i), direction, 100+i, access, pick("Tcp", "Tcp", "*"), source, destination, "")
+		rule := build.Rule(fmt.Sprintf("r%d", i), direction, 100+i, access, pick("Tcp", "Tcp", "*"), source, destination, "")
 		if p := rule["properties"].(map[string]any); p["protocol"] == "Tcp" {
 			p["destinationPortRange"] = pick("*", "22", "80-443", "5432", "80")
 		}
 		out = append(out, rule)
 	}
 	// The rest of the direction, so that tags matter.
-	return append(out, simazure.Rule("in-rest", "Inbound", 300, "Deny", "", "", "", ""), simazure.Rule("out-rest", "Outbound", 300, pick("Deny", "Allow"), "", "", "", ""))
+	return append(out, build.Rule("in-rest", "Inbound", 300, "Deny", "", "", "", ""), build.Rule("out-rest", "Outbound", 300, pick("Deny", "Allow"), "", "", "", ""))
 }
 
 // takingPolicy takes something out of what the VMs' own groups allow.
@@ -77,7 +78,7 @@ func TestAzureServiceTags(t *testing.T) {
 			t.Parallel()
 			t.Logf("-tag-seed %d, world %d", *tagSeed, i)
 			r := rand.New(rand.NewPCG(*tagSeed, uint64(i)))
-			l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+			l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
 				b.State.ServiceTags = serviceTags()
 				for i := range b.State.Resources {
 					if res := &b.State.Resources[i]; strings.HasSuffix(res.ID, "-nic") {
@@ -109,9 +110,9 @@ func TestAzureServiceTags(t *testing.T) {
 // before the tag, and the rest of the tag stays as it is, whatever addresses it has or will have.
 func TestAzureDenyBeforeTag(t *testing.T) {
 	t.Parallel()
-	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+	l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
 		b.State.ServiceTags = serviceTags()
-		group := b.SecurityGroup("shop", "tagged", simazure.Rule("storage", "Inbound", 100, "Allow", "Tcp", "Storage", "", "443"), simazure.Rule("rest", "Inbound", 200, "Deny", "", "", "", ""))
+		group := b.SecurityGroup("shop", "tagged", build.Rule("storage", "Inbound", 100, "Allow", "Tcp", "Storage", "", "443"), build.Rule("rest", "Inbound", 200, "Deny", "", "", "", ""))
 		b.Machine("shop", "api-1", azureVNet+"/subnets/web", "10.1.1.71", group)
 	}})
 	l.publish()
@@ -136,7 +137,7 @@ func TestAzureDenyBeforeTag(t *testing.T) {
 			}
 		}
 		for addr, to := range map[string]*bool{"198.51.100.9": &passes, "198.51.100.1": &cut} {
-			v, err := c.Allowed(simazure.Flow{Src: simazure.End{Addr: netip.MustParseAddr(addr)}, Dst: simazure.End{NIC: l.vms["api-1"].nic}, Protocol: 6, Port: 443})
+			v, err := c.Verdicts().Allowed(simazure.Flow{Src: simazure.End{Addr: netip.MustParseAddr(addr)}, Dst: simazure.End{NIC: l.vms["api-1"].nic}, Protocol: 6, Port: 443})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,6 +30,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 )
@@ -64,7 +66,7 @@ type azureLab struct {
 
 // azureConfig is what tests choose.
 type azureConfig struct {
-	more func(*simazure.Builder)
+	more func(*build.Builder)
 	// maxPerWave is that of the account.
 	maxPerWave int
 	// account is the name of the account; empty is that of other labs.
@@ -86,7 +88,7 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 	if cfg.clock == nil {
 		cfg.clock, pause = w, time.Second
 	}
-	b := simazure.NewBuilder(azureTenant, azureSubscription, azureRegion)
+	b := build.New(azureTenant, azureSubscription, azureRegion)
 	b.State.Subscriptions[0].EmptyGroupsVoidRules = true
 	raw, err := os.ReadFile("../../../config/azure/role.json")
 	if err != nil {
@@ -100,20 +102,20 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 	subnetGroup := b.SecurityGroup(
 		"shop",
 		"subnet-db",
-		simazure.Rule("no-metrics", "Inbound", 100, "Deny", "Tcp", "", "", "9100"),
-		simazure.Rule("rest", "Inbound", 200, "Allow", "", "", "", ""),
+		build.Rule("no-metrics", "Inbound", 100, "Deny", "Tcp", "", "", "9100"),
+		build.Rule("rest", "Inbound", 200, "Allow", "", "", "", ""),
 	)
 	vnet := b.Network("shop", "shop", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"}, []string{"db", "10.1.2.0/24", subnetGroup}, []string{"ops", "10.1.3.0/24"})
 	branch := b.Network("shop", "branch", []string{"10.2.0.0/16"}, []string{"all", "10.2.1.0/24"})
 	b.Peer(vnet, branch)
 	asgWeb := b.ApplicationGroup("shop", "asg-web")
-	webGroup := b.SecurityGroup("shop", "web", simazure.Rule("no-branch", "Inbound", 100, "Deny", "Tcp", "10.2.0.0/16", "", "80"),
-		simazure.Rule("http", "Inbound", 110, "Allow", "Tcp", "", "", "80"), simazure.Rule("https", "Inbound", 120, "Allow", "Tcp", "Internet", "10.1.1.11", "443"))
-	dbRule := simazure.Rule("from-web", "Inbound", 100, "Allow", "Tcp", "", "", "5432")
+	webGroup := b.SecurityGroup("shop", "web", build.Rule("no-branch", "Inbound", 100, "Deny", "Tcp", "10.2.0.0/16", "", "80"),
+		build.Rule("http", "Inbound", 110, "Allow", "Tcp", "", "", "80"), build.Rule("https", "Inbound", 120, "Allow", "Tcp", "Internet", "10.1.1.11", "443"))
+	dbRule := build.Rule("from-web", "Inbound", 100, "Allow", "Tcp", "", "", "5432")
 	p := dbRule["properties"].(map[string]any)
 	delete(p, "sourceAddressPrefix")
 	p["sourceApplicationSecurityGroups"] = []any{map[string]any{"id": asgWeb}}
-	dbGroup := b.SecurityGroup("shop", "db", dbRule, simazure.Rule("none", "Inbound", 200, "Deny", "", "VirtualNetwork", "", ""))
+	dbGroup := b.SecurityGroup("shop", "db", dbRule, build.Rule("none", "Inbound", 200, "Deny", "", "VirtualNetwork", "", ""))
 	b.Machine("shop", "web-1", vnet+"/subnets/web", "10.1.1.11", webGroup, asgWeb)
 	b.Machine("shop", "web-2", vnet+"/subnets/web", "10.1.1.12", webGroup)
 	b.Machine("shop", "db-1", vnet+"/subnets/db", "10.1.2.11", dbGroup)
@@ -210,7 +212,7 @@ func (l *azureLab) flow(p probe) simazure.Flow {
 func (l *azureLab) half(p probe, out bool) (v simazure.Verdict) {
 	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
 		var err error
-		if v, err = c.Half(l.flow(p), out); err != nil {
+		if v, err = c.Verdicts().Half(l.flow(p), out); err != nil {
 			l.Errorf("%s: %v", p, err)
 		}
 	})
@@ -221,7 +223,7 @@ func (l *azureLab) actual() verdicts {
 	out := verdicts{}
 	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
 		for _, p := range l.probes {
-			v, err := c.Allowed(l.flow(p))
+			v, err := c.Verdicts().Allowed(l.flow(p))
 			if err != nil {
 				l.Errorf("%s: %v", p, err)
 			}
@@ -290,7 +292,7 @@ func (l *azureLab) documents() map[string]string {
 		p.Assignments = nil
 		s := c.State()
 		for i := range s.Resources {
-			at, _ := simazure.ParseID(s.Resources[i].ID)
+			at, _ := document.ParseID(s.Resources[i].ID)
 			doc, err := c.Get(&p, at)
 			if err != nil {
 				l.Error(err)
@@ -464,7 +466,7 @@ func TestAzureDrift(t *testing.T) {
 			p.Assignments = nil
 			s := c.State()
 			for i := range s.Resources {
-				at, _ := simazure.ParseID(s.Resources[i].ID)
+				at, _ := document.ParseID(s.Resources[i].ID)
 				if !strings.Contains(strings.ToLower(s.Resources[i].ID), name) {
 					continue
 				}
@@ -488,10 +490,10 @@ func TestAzureDrift(t *testing.T) {
 		change func(map[string]any)
 	}{
 		"a Deny before our rules": {group, func(p map[string]any) {
-			p["securityRules"] = append(p["securityRules"].([]any), simazure.Rule("mine", "Inbound", 99+1000, "Deny", "Tcp", "", "", "80"))
+			p["securityRules"] = append(p["securityRules"].([]any), build.Rule("mine", "Inbound", 99+1000, "Deny", "Tcp", "", "", "80"))
 		}},
 		"an Allow of everything": {group, func(p map[string]any) {
-			p["securityRules"] = append(p["securityRules"].([]any), simazure.Rule("mine", "Inbound", 4000, "Allow", "", "", "", ""))
+			p["securityRules"] = append(p["securityRules"].([]any), build.Rule("mine", "Inbound", 4000, "Allow", "", "", "", ""))
 		}},
 		"the last Deny gone": {group, func(p map[string]any) {
 			p["securityRules"] = slices.DeleteFunc(p["securityRules"].([]any), func(r any) bool {
@@ -522,8 +524,8 @@ func TestAzureDrift(t *testing.T) {
 // status says why; everything else goes on. A policy that Azure cannot hold is refused.
 func TestAzureUntouchable(t *testing.T) {
 	t.Parallel()
-	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
-		rule := simazure.Rule("odd", "Inbound", 100, "Deny", "Tcp", "", "", "80")
+	l := newAzureLab(t, azureConfig{more: func(b *build.Builder) {
+		rule := build.Rule("odd", "Inbound", 100, "Deny", "Tcp", "", "", "80")
 		rule["properties"].(map[string]any)["sourcePortRange"] = "1024-2048"
 		group := b.SecurityGroup("shop", "odd", rule)
 		b.Machine("shop", "web-7", azureVNet+"/subnets/web", "10.1.1.77", group)
@@ -569,7 +571,7 @@ func TestAzureBehindGateways(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			l := newAzureLab(t, azureConfig{maxPerWave: s.cfg.maxPerWave, more: func(b *simazure.Builder) {
+			l := newAzureLab(t, azureConfig{maxPerWave: s.cfg.maxPerWave, more: func(b *build.Builder) {
 				reference := func(id string) map[string]any { return map[string]any{"id": id} }
 				gateway := b.Add("shop", "Microsoft.Network/virtualNetworkGateways", "gateway", map[string]any{
 					"gatewayType": "Vpn", "enableBgp": true, "ipConfigurations": []any{map[string]any{"name": "a", "properties": map[string]any{"subnet": reference(azureVNet + "/subnets/GatewaySubnet")}}},

@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,7 @@ func (l *lab) deny(vm string) (end func()) {
 }
 
 func sortedValues(m map[string]string) (out []string) {
-	for _, k := range sortedKeys(m) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, m[k])
 	}
 	return out

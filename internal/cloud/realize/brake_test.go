@@ -3,6 +3,7 @@ package realize
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -46,7 +47,7 @@ func (l *lab) waits() *plan.Waiting {
 			return false
 		}
 		var regions []plan.Region
-		for _, region := range sortedKeys(acct.Snapshots) {
+		for _, region := range slices.Sorted(maps.Keys(acct.Snapshots)) {
 			limits, err := acct.Provider.Limits(l.Context(), acct.Snapshots[region].Scope)
 			if err != nil {
 				l.Fatal(err)

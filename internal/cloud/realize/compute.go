@@ -2,6 +2,8 @@ package realize
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud/realize/brake"
@@ -20,7 +22,7 @@ type computed struct {
 	result *plan.Result
 	// seen are the snapshots of the regions, which are Report.Seen.
 	seen map[string]*cloud.Snapshot
-	// parts are those of the regions, and claims says who claims the networks, by network.
+	// parts are the parts of the regions, and claims the owners of the networks, by network.
 	parts  partition
 	claims map[string]string
 	// unmarked are the networks that are planned for without cloud.TagRevision.
@@ -41,7 +43,7 @@ type computed struct {
 // an interface has now. False if the snapshots are older than our own last operation.
 func (w *worker) planOnLatest(ctx context.Context, t task) (computed, bool) {
 	var regions []plan.Region
-	for _, name := range sortedKeys(t.acct.Snapshots) {
+	for _, name := range slices.Sorted(maps.Keys(t.acct.Snapshots)) {
 		snap := t.acct.Snapshots[name].Joined()
 		limits, err := t.acct.Provider.Limits(ctx, snap.Scope)
 		if err != nil || t.acct.Pending[name] || behind(snap) != "" {

@@ -7,8 +7,8 @@
 //
 //   - Nothing is changed in the cloud before all computed objects of the key, and a whole
 //     observation of the region, are known.
-//   - A failed call loses nothing: the next round starts from what the cloud says. Failures are
-//     followed by growing pauses, and a lost wake-up is made up for at the next heartbeat.
+//   - A failed call loses nothing: the next round starts from what the cloud shows. Failures are
+//     followed by growing pauses; the next heartbeat replaces a lost wake-up.
 //   - A failure of one account, or of one region, stops no other.
 //   - A deleted account counts as released only when no group of ours is left in its regions.
 //   - A change that is too large for the account's brake does not begin without a confirmation.

@@ -56,7 +56,7 @@ func (l *lab) removeRuleFor(what string) {
 			if r.Egress || !strings.Contains(r.Description, what) {
 				continue
 			}
-			if _, err := l.region(home).RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
+			if _, err := l.region(home).Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
 				l.Fatal(err)
 			}
 			return

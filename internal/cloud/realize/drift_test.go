@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func (l *lab) addRuleByHand(port int32) {
 	if len(groups) == 0 {
 		return
 	}
-	_, err := l.region(home).AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: groups[0].ID, Permissions: []aws.Permission{{
+	_, err := l.region(home).Groups().AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: groups[0].ID, Permissions: []aws.Permission{{
 		Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
 	if err != nil && !strings.Contains(err.Error(), "Duplicate") {
 		l.Error(err)
@@ -55,7 +56,7 @@ func (l *lab) removeRuleByHand() {
 		l.Fatal("no rule of ours")
 	}
 	r := all[i].Rules[0]
-	if _, err := l.region(home).RevokeSecurityGroup(aws.RevokeInput{GroupID: all[i].ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
+	if _, err := l.region(home).Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: all[i].ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -134,7 +135,7 @@ func TestDrift(t *testing.T) {
 
 func (l *lab) setGroups(vm string, groups ...string) {
 	l.Helper()
-	if err := l.region(home).ModifyNetworkInterfaceGroups(l.vms[vm].nic, groups); err != nil {
+	if err := l.region(home).Interfaces().ModifyNetworkInterfaceGroups(l.vms[vm].nic, groups); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -159,14 +160,14 @@ func (l *lab) deleteOurGroups() {
 	r := l.region(home)
 	for _, g := range l.ours() {
 		for _, rule := range g.Rules {
-			if _, err := r.RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: rule.Egress, RuleIDs: []string{rule.ID}}); err != nil {
+			if _, err := r.Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: rule.Egress, RuleIDs: []string{rule.ID}}); err != nil {
 				l.Fatal(err)
 			}
 		}
 	}
 	deleted := 0
 	for _, g := range l.ours() {
-		if _, err := r.DeleteSecurityGroup(g.ID, ""); err == nil {
+		if _, err := r.Groups().DeleteSecurityGroup(g.ID, ""); err == nil {
 			deleted++
 		}
 	}
@@ -184,7 +185,7 @@ func TestDriftWhilePlanned(t *testing.T) {
 	l.publish()
 	l.start()
 	l.settle()
-	l.setModes(plan.Planned, sortedKeys(l.vms)...)
+	l.setModes(plan.Planned, slices.Sorted(maps.Keys(l.vms))...)
 	l.settle()
 	calls := l.mutations()
 	drift := func() []plan.Drift {
@@ -220,7 +221,7 @@ func TestDriftWhilePlanned(t *testing.T) {
 func (l *lab) removeByHand(port int32) {
 	l.Helper()
 	g := l.ours()[0]
-	_, err := l.region(home).RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Permissions: []aws.Permission{{
+	_, err := l.region(home).Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Permissions: []aws.Permission{{
 		Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
 	if err != nil {
 		l.Fatal(err)
@@ -251,7 +252,7 @@ func TestDescriptionByHand(t *testing.T) {
 		}
 		port := int32(443)
 		for _, g := range l.ours() {
-			_ = l.region(home).UpdateSecurityGroupRuleDescriptions(aws.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []aws.Permission{{
+			_ = l.region(home).Groups().UpdateSecurityGroupRuleDescriptions(aws.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []aws.Permission{{
 				Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0", Description: "mine"}}}}})
 		}
 		if slices.Equal(before, described()) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -50,8 +52,8 @@ func (w *worker) tellFault(part string, err error) {
 // errUndecided is why a round fails of which nothing could be planned.
 var errUndecided = errors.New("nothing can be planned")
 
-// planFaults tells of what the planner left out, once for each time that it is something else. The
-// error is not nil if nothing was planned.
+// planFaults reports what the planner left out, once for each change of that. The error is not nil
+// if nothing was planned.
 func (w *worker) planFaults(res *plan.Result) error {
 	for _, f := range res.Faults {
 		if w.faults[f.Text+f.Policy+f.Interface+f.Region] {
@@ -94,7 +96,7 @@ func (r *Realizer) hanging() []*worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []*worker
-	for _, key := range sortedKeys(r.workers) {
+	for _, key := range slices.Sorted(maps.Keys(r.workers)) {
 		w := r.workers[key].worker
 		if life := w.life.Load(); life != 0 && r.Clock.Since(time.Unix(0, life)) > stalled {
 			out = append(out, w)

@@ -33,10 +33,10 @@ func (w *worker) hold(t task, c *computed) {
 	c.result = plan.Compute(c.input, w.r.lowerer(t.acct))
 }
 
-// brakesOtherwise reports whether something else has to wait than with another state of the
-// account.
+// brakesOtherwise reports whether something else has to wait, or may go on, than with another state
+// of the account.
 func (a Account) brakesOtherwise(b Account) bool {
-	return a.Confirm != b.Confirm || (a.Brake == nil) != (b.Brake == nil) || a.Brake != nil && *a.Brake != *b.Brake
+	return a.Confirm != b.Confirm || a.Force != b.Force || (a.Brake == nil) != (b.Brake == nil) || a.Brake != nil && *a.Brake != *b.Brake
 }
 
 // asked is what the account says about its brake.

@@ -2,6 +2,7 @@ package realize
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ func (b *bookkeeping) ignored(seen observation) string {
 			continue
 		}
 		l.mu.Lock()
-		for _, id := range sortedKeys(l.groups) {
+		for _, id := range slices.Sorted(maps.Keys(l.groups)) {
 			n := r.Snapshot.Interface(id)
 			if n == nil {
 				continue

@@ -27,7 +27,7 @@ func (a Account) PlanInput(clusterID string, want enforcer.Computed, regions []p
 		ClusterID: clusterID, Account: a.Key,
 		Policies: want.Policies, AddressGroups: enforcer.Objects(want.AddressGroups), AppliedToGroups: want.AppliedToGroups,
 		Entities: entities, Shared: a.Shared, Services: a.Services, Regions: regions, Modes: a.planModes(), Failsafe: a.Failsafe,
-		Confirmed: a.Confirmed, Dependents: a.Dependents, Limit: limit,
+		Confirmed: a.Confirmed, Dependents: a.Dependents, Force: a.Force, ForcedBy: a.ForcedBy, Limit: limit,
 	}
 }
 

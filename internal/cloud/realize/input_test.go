@@ -23,13 +23,14 @@ func TestPlanInputIsWhole(t *testing.T) {
 		Modes:    map[plan.VMRef]VMMode{ref: {Mode: plan.Released, Reason: "because"}},
 		Failsafe: []plan.FailsafeFlow{{Direction: "ingress"}}, MaxPerWave: 1,
 		Confirmed: map[string][]string{"eni-1": {"sg-1"}}, Dependents: plan.DependentsRule{Default: plan.CutDependents},
+		Force: "0123abcd", ForcedBy: "kubectl at noon",
 	}
 	want := enforcer.Computed{
 		Policies:      []*v1beta2.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{UID: "u"}, SourceRef: &v1beta2.NetworkPolicyReference{Name: "p"}}},
 		AddressGroups: []*enforcer.AddressGroup{{}}, AppliedToGroups: []*v1beta2.AppliedToGroup{{}},
 	}
 	in := a.PlanInput("cluster", want, []plan.Region{{}})
-	ofTheWorker := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true, "Heavy": true}
+	ofTheWorker := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true, "Heavy": true, "Forced": true}
 	v := reflect.ValueOf(in)
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

@@ -3,8 +3,10 @@ package realize
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -436,7 +438,7 @@ func TestNothingIsMarkedInModePlan(t *testing.T) {
 	first.start()
 	first.enforces()
 	first.watchShut()
-	first.turn(modesOf(plan.Planned, sortedKeys(first.vms)...))
+	first.turn(modesOf(plan.Planned, slices.Sorted(maps.Keys(first.vms))...))
 	p := first.realizer.worker(labAccount).presence
 	first.until("nobody looks any more", func() bool { return !p.May(home, homeVPC) })
 	mutations := first.mutations()

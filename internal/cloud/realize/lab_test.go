@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -516,7 +517,7 @@ func (l *lab) unsettled() string {
 			return err.Error()
 		}
 	}
-	for _, region := range sortedKeys(acct.Snapshots) {
+	for _, region := range slices.Sorted(maps.Keys(acct.Snapshots)) {
 		if id := behind(acct.Snapshots[region]); id != "" {
 			return "written to and not read since: " + id
 		}

@@ -50,7 +50,7 @@ func networks(refused map[plan.InterfaceKey]string) map[plan.NetworkKey]bool {
 	return out
 }
 
-// sooner returns the shorter one of two times to wait, where 0 stands for never.
+// sooner returns the shorter one of two times to wait, where 0 means never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -2,6 +2,7 @@ package realize
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -106,7 +107,7 @@ func newTurn(l *lab, m plan.Mode, vms ...string) *turn {
 func TestPlannedMidway(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
-	s := newTurn(l, plan.Planned, sortedKeys(l.vms)...)
+	s := newTurn(l, plan.Planned, slices.Sorted(maps.Keys(l.vms))...)
 	l.publish()
 	l.start()
 	l.settle()

@@ -3,6 +3,7 @@ package realize
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -80,8 +81,8 @@ func (w *worker) reread(ctx context.Context, acct Account, known observation) (o
 	return out, errors.Join(errs...) == nil
 }
 
-// whole reports whether everything is known that has to be. If not, another reading is needed, and
-// nobody else may be about to make one.
+// whole reports whether everything that is needed is known. If not, another reading is needed, and
+// no other goroutine may be about to make one.
 func (o observation) whole() bool {
 	return len(o.unread) == 0 && !slices.ContainsFunc(o.read, func(s *cloud.Snapshot) bool { return behind(s) != "" })
 }
@@ -121,7 +122,7 @@ func (o observation) vmOf(region, networkInterface string) string {
 // snapshots are the account's last ones.
 func snapshots(a Account) []*cloud.Snapshot {
 	var out []*cloud.Snapshot
-	for _, region := range sortedKeys(a.Snapshots) {
+	for _, region := range slices.Sorted(maps.Keys(a.Snapshots)) {
 		out = append(out, a.Snapshots[region])
 	}
 	return out
@@ -131,7 +132,7 @@ func snapshots(a Account) []*cloud.Snapshot {
 // left alone, and the others go on; it fails if none can be read, or if the account is to be given
 // back, which happens as a whole.
 func (w *worker) observe(ctx context.Context, acct Account) (observation, error) {
-	names := sortedKeys(acct.Snapshots)
+	names := slices.Sorted(maps.Keys(acct.Snapshots))
 	regions := make([]plan.Region, len(names))
 	errs := make([]error, len(names))
 	var wg sync.WaitGroup
@@ -158,7 +159,7 @@ func (w *worker) observe(ctx context.Context, acct Account) (observation, error)
 	if len(out.regions) == 0 || acct.Releasing && len(out.unread) > 0 {
 		return observation{unread: out.unread}, errors.Join(errs...)
 	}
-	for _, name := range sortedKeys(out.unread) {
+	for _, name := range slices.Sorted(maps.Keys(out.unread)) {
 		w.r.Log.Error(out.unread[name], "Region cannot be read and is left as it is", "account", w.key, "region", name)
 	}
 	return out, nil

@@ -23,7 +23,7 @@ func TestPrefixListsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := int32(5432)
-	if _, err := region.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: nics[0].Groups[0].ID, Permissions: []aws.Permission{
+	if _, err := region.Groups().AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: nics[0].Groups[0].ID, Permissions: []aws.Permission{
 		{Protocol: "tcp", FromPort: &port, ToPort: &port, PrefixLists: []aws.PrefixListPeer{{PrefixListID: list.ID}}}}}); err != nil {
 		t.Fatal(err)
 	}

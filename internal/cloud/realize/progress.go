@@ -10,9 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
 
-// A plan for thousands of interfaces takes minutes, and whoever reads the account meanwhile sees
-// what is done of it. A report on that comes at most every progressPause, and not before
-// progressShare times as long as the last one took to make.
+// A plan for thousands of interfaces takes minutes, and a reader of the account sees its progress
+// meanwhile. A report on that comes at most every progressPause, and not before progressShare times
+// as long as the last one took to make.
 const (
 	progressPause = 15 * time.Second
 	progressShare = 20

@@ -1,10 +1,10 @@
 package realize
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -38,7 +38,7 @@ type Options struct {
 	// Records, if set, has records of former groups signed, and believes no others; see its
 	// comment.
 	Records Records
-	// Tracer tells what is done because of which change; nil tells nobody.
+	// Tracer links what is done to the change that caused it; nil makes no spans.
 	Tracer *tracing.Tracer
 	// Metrics, if set, counts what is done.
 	Metrics *Metrics
@@ -128,7 +128,7 @@ func (r *Realizer) Start(ctx context.Context) error {
 	}
 }
 
-// watch looks at every heartbeat for what nobody has told, until ctx ends.
+// watch looks at every heartbeat for changes without a wake-up, until ctx ends.
 func (r *Realizer) watch(ctx context.Context, changed func(key string)) {
 	for {
 		select {
@@ -177,7 +177,7 @@ func (r *Realizer) unnoticed() []string {
 	keys := r.Accounts.Keys()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := slices.DeleteFunc(sortedKeys(r.workers), func(key string) bool { return slices.Contains(keys, key) })
+	out := slices.DeleteFunc(slices.Sorted(maps.Keys(r.workers)), func(key string) bool { return slices.Contains(keys, key) })
 	for _, key := range keys {
 		if r.workers[key] == nil {
 			out = append(out, key)
@@ -278,13 +278,4 @@ func (r *Realizer) worker(key string) *worker {
 		return run.worker
 	}
 	return nil
-}
-
-func sortedKeys[K cmp.Ordered, T any](m map[K]T) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

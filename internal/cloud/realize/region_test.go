@@ -245,7 +245,7 @@ func TestAccountCannotBeGivenBack(t *testing.T) {
 	l.start()
 	l.settle()
 	ours, port := l.held("web-1")[0], int32(7)
-	rules, err := l.region(home).AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: l.groupNamed("db"), Permissions: []aws.Permission{{
+	rules, err := l.region(home).Groups().AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: l.groupNamed("db"), Permissions: []aws.Permission{{
 		Protocol: "tcp", FromPort: &port, ToPort: &port, Groups: []aws.GroupRef{{GroupID: ours}}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestAccountCannotBeGivenBack(t *testing.T) {
 	if l.realizer.Released(labAccount) {
 		t.Error("released with a group of ours left")
 	}
-	if _, err := l.region(home).RevokeSecurityGroup(aws.RevokeInput{GroupID: l.groupNamed("db"), RuleIDs: []string{rules[0].ID}}); err != nil {
+	if _, err := l.region(home).Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: l.groupNamed("db"), RuleIDs: []string{rules[0].ID}}); err != nil {
 		t.Fatal(err)
 	}
 	l.accounts.observe(t.Context())

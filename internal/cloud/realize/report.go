@@ -91,14 +91,16 @@ func (w *worker) publish(ctx context.Context, acct Account, c *computed, err err
 		}
 		r.ModeReasons, r.Failsafe, r.Agents = acct.ModeReasons(), acct.Failsafe, w.agents
 		r.NotSigned, r.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
-		r.Sole, r.Underway = sole, c != nil && c.underway
+		r.Sole, r.Underway, r.Force = sole, c != nil && c.underway, acct.Force
 		if c == nil {
 			return
 		}
 		r.Result, r.Seen = c.result, c.seen
 		r.Would, r.Claims, r.ClusterID = c.would, c.claims, w.r.ClusterID
 		r.AsPlanned, r.Unread, r.Brake = c.asPlanned, c.unread, c.braking
-		if err == nil && c.result.Plan.Empty() && c.braking.Waiting == nil {
+		done := err == nil && c.result.Plan.Empty() && c.braking.Waiting == nil
+		r.ForceSpent = done && acct.Force != "" && len(c.unread) == 0 && !c.result.WaitsForWord()
+		if done {
 			w.told.realized(now)
 		}
 	})

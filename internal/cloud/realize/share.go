@@ -27,7 +27,7 @@ func (w *worker) owe(touched map[string][]string) {
 	}
 }
 
-// share lets everybody know what was read, so that nobody else reads it.
+// share publishes a reading, so that no other loop reads the same again.
 func (w *worker) share(acct Account, seen observation) {
 	if len(seen.unread) == 0 && w.r.Accounts.Observed(w.key, acct.Provider, seen.read) {
 		w.owed = nil

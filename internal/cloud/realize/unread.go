@@ -68,7 +68,7 @@ func (w *worker) complete(ctx context.Context, t task, c *computed, seen observa
 		c.blame(&add[i])
 	}
 	join(c.result, add)
-	if last := w.told.last().Result; last != nil { // what was told of these regions is no news when they can be read again
+	if last := w.told.last().Result; last != nil { // what was reported about these regions is no news when they can be read again
 		for _, d := range last.Drift {
 			if _, found := missing[d.Region]; found {
 				c.result.Drift = append(c.result.Drift, d)

@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 	"github.com/nephele-io/nephele/internal/cloud/realize/past"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+	"github.com/nephele-io/nephele/internal/cloud/realize/wire"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
@@ -52,10 +53,10 @@ type worker struct {
 	notSigned bool
 	// latest is the last computation that led to a report; only run's goroutine uses it.
 	latest computed
-	// limits are those of the regions that were ever planned for; only run's goroutine uses
+	// limits are the limits of the regions that were ever planned for; only run's goroutine uses
 	// them.
 	limits map[string]cloud.Limits
-	// faults are those of the last computation; only run's goroutine uses them.
+	// faults are the faults of the last computation; only run's goroutine uses them.
 	faults map[string]bool
 	// brake holds what waits for a confirmation; only run's goroutine uses it.
 	brake brake.Brake
@@ -65,8 +66,8 @@ type worker struct {
 	// stuck is what has failed in this round; only run's goroutine uses it.
 	stuck stuck
 	// wires are what may not be in force yet, by part; only run's goroutine uses the map.
-	wires plan.Wires[part]
-	// owed is what we have changed and nobody knows yet; nil if there is none. Only run's
+	wires wire.Wires[part]
+	// owed is what this worker has changed and not shared yet; nil if there is nothing. Only run's
 	// goroutine uses it.
 	owed *owed
 	// agents is what became of the VMs that selectors hand to agents; only run's goroutine uses
@@ -83,14 +84,14 @@ type worker struct {
 	// presence decides whether anything may be written at all; nil decides nothing.
 	presence *instance.Presence
 
-	// work is the task that is under way, and told what was told of the account.
+	// work is the task that is under way, and told the last report of the account.
 	work work
 	told said
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, signals: newSignals(), told: said{report: status.Report{Account: acct.Key}},
-		past: past.New(r.ClusterID, acct.Key), wires: plan.Wires[part]{}}
+		past: past.New(r.ClusterID, acct.Key), wires: wire.Wires[part]{}}
 	w.presence = instance.NewPresence(r.places, instance.Subject{
 		Account: acct.Key, ClusterID: r.ClusterID, Clock: r.Clock, Log: r.Log, Metrics: r.Metrics, Halt: w.work.halt, Wake: func() { put(w.signals.wake) },
 		View: func() (instance.View, bool) {

@@ -1,9 +1,8 @@
-// Package recordkey keeps the key by which the records of what interfaces had before they were
-// taken over are signed, and which accounts have nothing but signed ones, in a Secret.
+// Package recordkey keeps the key that signs the records of former groups, and the list of accounts
+// with signed records only, in a Secret.
 //
-// It owns that Secret. It promises that the key is never shown, that a key that somebody else has
-// put there is never overwritten, and that what others have noted in it stays. A Key may be used
-// from any number of goroutines.
+// It owns that Secret. It promises that the key is never shown, and that a key or a note of another
+// process is never overwritten. A Key may be used from any number of goroutines.
 package recordkey
 
 import (

@@ -11,11 +11,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// Clash is a name of an object that several VMs of an account would have: where ids are paths
-// (Azure), the name has their sum only, and who may make VMs can choose one. The VM that has the
-// object keeps it. The others are not imported, and that is told.
+// Clash is a name of an object that several VMs of an account would have. Where ids are paths
+// (Azure), the name has only their sum, so a user that may create VMs can choose one. The VM that
+// has the object keeps it. The others are not imported, and the status says so.
 type Clash struct {
-	// has is the id of the VM that has the object, others are those of the VMs that do not, sorted.
+	// has is the id of the VM that has the object; others are the ids of the VMs that do not,
+	// sorted.
 	has    string
 	others []string
 }
@@ -37,7 +38,7 @@ func (c Clash) Message(key types.NamespacedName) string {
 	)
 }
 
-// holderOf is the id of the VM that an object stands for already; empty if there is none.
+// holderOf is the id of the VM that an object represents already; empty if there is none.
 func (v View) holderOf(key types.NamespacedName) string {
 	if vm := v.VMs[key]; vm != nil && vm.Annotations[AnnotationAccount] == cloud.AccountKey(v.Account.Namespace, v.Account.Name) {
 		return vm.Status.CloudId

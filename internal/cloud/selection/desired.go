@@ -42,7 +42,7 @@ type View struct {
 	MergeTags bool
 	Modes     Modes
 	// VMs, Services and Interfaces are the objects that exist, for the tags that users gave them
-	// and for what is kept while nothing shows it. Those of other accounts do no harm.
+	// and for what is kept while nothing shows it. Objects of other accounts do no harm.
 	VMs        map[types.NamespacedName]*v1alpha1.VirtualMachine
 	Services   map[types.NamespacedName]*v1alpha1.CloudNativeService
 	Interfaces map[types.NamespacedName]*v1alpha1.NetworkInterface
@@ -69,8 +69,8 @@ type Desired struct {
 
 // Tally is what is known of an account as a whole beside its objects.
 type Tally struct {
-	// VMRefs maps the entities to the VMs that they stand for, and ServiceRefs the others to the
-	// native services and interfaces.
+	// VMRefs maps entities to the VMs that they represent, and ServiceRefs the others to native
+	// services and interfaces.
 	VMRefs      map[types.NamespacedName]VMRef
 	ServiceRefs map[types.NamespacedName]ServiceRef
 	// Selected runs parallel to View.Selectors.
@@ -262,7 +262,7 @@ func (m machine) networkName() string {
 	return m.network.Name
 }
 
-// entityLabels adds all labels of an entity but those of the tags.
+// entityLabels adds all labels of an entity but the labels of tags.
 func (m machine) entityLabels(labels map[string]string, vm types.NamespacedName) {
 	labels[v1alpha1.LabelKind] = v1alpha1.LabelKindVirtualMachine
 	labels[v1alpha1.LabelNamespace] = vm.Namespace

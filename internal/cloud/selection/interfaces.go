@@ -17,8 +17,8 @@ import (
 )
 
 // This file imports network interfaces that selectors name as entities of their own. It asks the
-// cloud nothing: they are in every snapshot. Who an interface belongs to, and so what policies can
-// apply to it, decision 0025 says.
+// cloud nothing: they are in every snapshot. Decision 0024 says which entity an interface belongs
+// to, and so which policies can apply to it.
 
 // selectInterface tells whether and how an entry selects an interface. network is the interface's;
 // it may be nil if the snapshot does not show it. A VPC alone means the interfaces that are of no
@@ -175,7 +175,7 @@ func (d *Desired) addInterface(v View, n port, chosen map[string]string) {
 // addresses are all of the interface, the private ones first.
 func (n port) addresses() []netip.Addr { return slices.Concat(n.PrivateIPs, n.PublicIPs) }
 
-// labels adds all labels of the entity but those of the tags.
+// labels adds all labels of the entity but the labels of tags.
 func (n port) labels(labels map[string]string, key types.NamespacedName) {
 	labels[v1alpha1.LabelKind] = v1alpha1.LabelKindNetworkInterface
 	labels[v1alpha1.LabelNamespace] = key.Namespace

@@ -35,7 +35,7 @@ const (
 	kindInterface = "NetworkInterface"
 )
 
-// imported names an object that stands for what policies may apply to.
+// imported names an object that represents what policies may apply to.
 type imported struct {
 	kind            string
 	namespace, name string
@@ -119,7 +119,8 @@ type decision struct {
 // guarded is what a mode is decided for: a VM, a native service or an interface that selectors
 // select.
 type guarded struct {
-	// kind and name are those of its objects, on which the glass may be broken. id is its own.
+	// kind and name identify the objects that may carry the annotation for break-glass. id is its
+	// own.
 	kind, name, id string
 	// namespaces are those with a selector that selects it.
 	namespaces []string
@@ -216,7 +217,7 @@ func (v View) mode(of guarded) decision {
 	return d
 }
 
-// prevailing is the opinion that counts of those of the namespaces that select a VM.
+// prevailing is the opinion that counts among the opinions of the namespaces that select a VM.
 func (v View) prevailing(said map[string]opinion) opinion {
 	account := opinion{mode: cmp.Or(v.Modes.Fallback, v1alpha1.ModeEnforce), by: "CloudProviderAccount " + cloud.AccountKey(v.Account.Namespace, v.Account.Name)}
 	var least, most *opinion
@@ -282,8 +283,9 @@ func BreakGlass(annotations map[string]string, now time.Time) (why string, until
 	return g.why, g.until, broken
 }
 
-// glassReason is the value of the annotation for break-glass, for people. A value that was perhaps
-// meant to end it does not: in an emergency nobody looks up how to spell yes. So it is said.
+// glassReason is the value of the annotation for break-glass, for people. A value that may have
+// been meant to end it does not: in an emergency there is no time to look up how to spell yes. So
+// the text says so.
 func glassReason(value string) string {
 	text := strings.TrimSpace(cloud.Words(value))
 	switch strings.ToLower(text) {

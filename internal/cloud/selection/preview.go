@@ -17,7 +17,7 @@ import (
 
 // Surroundings are the objects that decide what an account's loop makes of the account.
 type Surroundings struct {
-	// Selectors are those of the account and perhaps of others.
+	// Selectors are the selectors of the account and perhaps of others.
 	Selectors []*v1alpha1.CloudEntitySelector
 	// VMs are the VirtualMachine objects that exist, for the tags that users gave them and for the
 	// annotation that breaks the glass.
@@ -35,10 +35,10 @@ type Surroundings struct {
 type Previewed struct {
 	// Entities are the ExternalEntities that it would write, sorted by namespace and name.
 	Entities []*antreav1alpha2.ExternalEntity
-	// Refs maps their names to the VMs that they stand for, as the loop does.
+	// Refs maps their names to the VMs that they represent, as the loop does.
 	Refs map[types.NamespacedName]VMRef
-	// Services maps the others to the native services and interfaces that they stand for, as
-	// the loop does.
+	// Services maps the others to the native services and interfaces that they represent, as the
+	// loop does.
 	Services map[types.NamespacedName]ServiceRef
 	// Groups are the addresses of service tags, sorted by namespace and name.
 	Groups []*antreav1beta1.Group

@@ -242,7 +242,7 @@ func (n native) objectName() string {
 	return strings.ToLower(string(n.Kind)) + "-" + strings.TrimPrefix(name+"-"+hex.EncodeToString(sum[:])[:nameOfSum], "-")
 }
 
-// labels adds all labels of the entity but those of the tags.
+// labels adds all labels of the entity but the labels of tags.
 func (n native) labels(labels map[string]string, key types.NamespacedName) {
 	labels[v1alpha1.LabelKind] = v1alpha1.LabelKindNativeService
 	labels[v1alpha1.LabelNamespace] = key.Namespace
@@ -374,7 +374,7 @@ func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (n
 	return out, len(out.Interfaces) > 0
 }
 
-// frontOf is what stands for the front ends of a load balancer, as a status has it.
+// frontOf is the interface that represents the front ends of a load balancer, as a status has it.
 func frontOf(shown *v1alpha1.AttachedInterface, network string) *cloud.Interface {
 	out := &cloud.Interface{ID: shown.Name, NetworkID: network, Managed: true}
 	for _, a := range shown.IPs {

@@ -116,7 +116,7 @@ func (v View) keptTags() []native {
 		n := native{region: st.Region, Service: &cloud.Service{ID: st.CloudId, Kind: cloud.ServiceTag, Name: st.CloudName, Fixed: fixedTag}}
 		for _, text := range st.Cidrs {
 			p, err := netip.ParsePrefix(text)
-			if err != nil { // somebody has written it; it is told anew with the next reading
+			if err != nil { // somebody has written it; it is reported anew with the next reading
 				continue
 			}
 			n.blocks = append(n.blocks, p)

@@ -42,8 +42,8 @@ func inShort(addrs []netip.Addr) string {
 	return strings.Join(parts, ", ")
 }
 
-// selectable puts the labels of an entity on the VM that it stands for, so that people find a VM by
-// what policies select it by. The labels that a VM has of its own stay.
+// selectable puts the labels of an entity on the VM that it represents, so that people find a VM by
+// the labels that policies select. The labels that a VM has of its own stay.
 func selectable(vm, entity map[string]string) {
 	for key, value := range entity {
 		if _, own := vm[key]; !own {

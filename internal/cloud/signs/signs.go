@@ -1,8 +1,8 @@
-// Package signs makes the names and descriptions by which people recognise in a cloud's console
-// what is ours and what it is for, and says which of the cloud's quotas to raise.
+// Package signs makes the names and descriptions of our objects for users of a cloud's console, and
+// names the quota of the cloud that a user must raise.
 //
-// What it makes is for people only: nothing is ever decided by it but that a rule is ours (Ours).
-// It is pure, keeps no state and is safe for concurrent use.
+// These texts are for people. The only decision that depends on one is whether a rule is ours
+// (Ours). It is pure, keeps no state and is safe for concurrent use.
 package signs
 
 import (
@@ -108,7 +108,7 @@ var quotas = map[string]quota{
 }
 
 // Advice says which quota of the cloud to raise, to what (0: not known), and which field of the
-// account must follow; "" for a quota that it does not know, and for a limit that nobody raises.
+// account must follow; "" for a quota that it does not know, and for a limit that cannot be raised.
 func Advice(field string, wouldDo int) string {
 	to := ""
 	if wouldDo > 0 {

@@ -32,8 +32,8 @@ func (m Mark) String() string {
 	return fmt.Sprintf("%s %d %s", m.Epoch, m.Sequence, m.Heartbeat)
 }
 
-// ParseMark reads a mark. What is no mark is nobody's, and it is false. Words after the third mean
-// nothing, and a mark may lack its heartbeat.
+// ParseMark reads a mark. It is false for a text that is no mark, which belongs to no instance.
+// Words after the third mean nothing, and a mark may lack its heartbeat.
 func ParseMark(text string) (Mark, bool) {
 	words := strings.Fields(text)
 	if len(words) < 2 || !ValidEpoch(words[0]) {

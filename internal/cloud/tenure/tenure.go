@@ -19,7 +19,7 @@ type State string
 
 // The states.
 const (
-	// Sole: nobody else writes. The instance may write where its readings are fresh.
+	// Sole: no other instance writes. This one may write where its readings are fresh.
 	Sole State = "Sole"
 	// Waiting: a mark of somebody else is there who may live, and it is being watched. Nothing may
 	// be written.
@@ -84,8 +84,8 @@ func New(rules Rules, record Record, stopped string) *Tenure {
 // Know tells what the cluster's record said before this instance led it.
 func (t *Tenure) Know(r Record) { t.record = r }
 
-// Read takes the marks that the networks of a region carry which the cluster claims, by network; ""
-// stands for none. The reading began at from and ended at to.
+// Read takes the marks on the networks of a region that the cluster claims, by network; "" means
+// none. The reading began at from and ended at to.
 func (t *Tenure) Read(region string, from, to time.Time, marks map[string]string) {
 	t.begun[region] = from
 	if from.After(t.until) {
@@ -171,7 +171,7 @@ func (t *Tenure) Ours(region string) bool {
 	return true
 }
 
-// Claimed notes networks that this instance has just claimed, which nobody had claimed before.
+// Claimed notes networks that this instance has just claimed, and that had no claim before.
 func (t *Tenure) Claimed(region string, now time.Time, ids ...string) {
 	for _, id := range ids {
 		if n := (Network{region, id}); t.sights[n] == nil {
@@ -196,8 +196,8 @@ func (t *Tenure) ToMark(region string) []string {
 	return out
 }
 
-// Marked notes that the cloud was told to mark networks, at the latest at now. Whether it took
-// effect only a reading shows.
+// Marked notes that calls to mark networks were sent, at the latest at now. Only a reading shows
+// whether they took effect.
 func (t *Tenure) Marked(region string, now time.Time, ids ...string) {
 	for _, id := range ids {
 		if s := t.sights[Network{region, id}]; s != nil {
@@ -239,9 +239,9 @@ func (t *Tenure) TakeOver(epoch string, now time.Time) bool {
 // StoppedBy returns the epoch because of which nothing is written; empty if there is none.
 func (t *Tenure) StoppedBy() string { return t.stopped }
 
-// May reports whether a region may be written to: nobody else is in sight, the networks in it that
-// are known to be claimed are ours, and the last reading of them is fresh. claimed are those that
-// the caller knows of.
+// May reports whether a region may be written to: no other instance is seen, the networks in it
+// that are known to be claimed are ours, and the last reading of them is fresh. claimed are the
+// networks that the caller knows of.
 func (t *Tenure) May(region string, now time.Time, claimed ...string) bool {
 	if t.State(now) != Sole {
 		return false
@@ -264,7 +264,7 @@ func (t *Tenure) May(region string, now time.Time, claimed ...string) bool {
 	return !any || now.Sub(t.begun[region]) <= t.rules.Heartbeat
 }
 
-// State returns what the tenure has come to. Whoever may be alive in one region keeps the whole
+// State returns the present state. An instance that may be alive in one region keeps the whole
 // account waiting, unless the region could not be read for long.
 func (t *Tenure) State(now time.Time) State {
 	if t.stopped != "" {

@@ -39,8 +39,8 @@ type Crossing struct {
 	Allowed, Unsure bool
 }
 
-// answerPort stands for the ports that answers go to: those that a system takes for its own end of
-// a connection.
+// answerPort is used for the ports that answers go to: the ports that a system takes for its own
+// end of a connection.
 const answerPort = 49152
 
 // Crosses follows the first packet of a connection, and the answer to it, through the network ACLs

@@ -131,9 +131,9 @@ func (m *Membership) rules(d cloud.Direction, s flow.Service, f func(*cloud.Grou
 	}
 }
 
-// extent is whom the peer of a rule means.
+// extent is the set of machines and addresses that the peer of a rule means.
 type extent struct {
-	// all: whoever the other end is.
+	// all: any other end.
 	all    bool
 	blocks []netip.Prefix
 	except cloud.Blocks
@@ -141,7 +141,8 @@ type extent struct {
 	unread, private bool
 }
 
-// extent tells whom a peer means at a member, of whom the other end may be: a member, or nil.
+// extent returns what a peer means at a member, if the other end is a member of other, or nil for
+// any.
 func (m *Membership) extent(other *Membership, byAddress bool, p cloud.Peer) extent {
 	switch {
 	case p.CIDR.IsValid():

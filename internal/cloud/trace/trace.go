@@ -3,9 +3,9 @@
 // each end.
 //
 // It owns the meaning of a security group, for a single packet and for all addresses at once (see
-// Membership), and nothing else: it knows no policies and does not care who wrote a rule. Borders
-// are the network ACLs between subnets. What it does not see, as route tables and transit gateways,
-// it does not judge.
+// Membership), and nothing else: it knows no policies, and foreign rules count like ours. Borders
+// are the network ACLs between subnets. Route tables and transit gateways are not in a snapshot, so
+// they are not judged.
 //
 // A Cloud is read only once it is made. All functions are pure; a Cloud may be asked by many
 // goroutines at once, as long as the snapshots do not change.
@@ -31,8 +31,8 @@ type Cloud struct {
 	delegated []place
 	// untold are interfaces of which it is not known which groups they hold.
 	untold map[string]bool
-	// partly tells that there are interfaces that are left out: who holds a group is not known of
-	// addresses that nobody in sight has.
+	// partly says that some interfaces are left out: of addresses without a visible interface it is
+	// not known which groups they hold.
 	partly bool
 }
 

@@ -1,4 +1,4 @@
-// Package claims says what a member of the set may claim: which addresses, which Namespaces, and
+// Package claims decides what a member of the set may claim: which addresses, which Namespaces, and
 // how much.
 //
 // It owns the bounds of one member, made from its Cluster, and judges one claim at a time.
@@ -174,7 +174,11 @@ func (b *Bounds) Entity(e *wire.Entity, labels map[string]string) error {
 		}
 	}
 	for _, a := range e.Addresses {
-		if err := b.address(e.Kind, a); err != nil {
+		err := b.address(e.Kind, a)
+		if err != nil && e.Kind == wire.Service && strings.HasPrefix(e.Name, e.ServiceOf()+"."+wire.PartOfSlice) {
+			err = b.address(wire.Machine, a) // endpoints that somebody has written down may be machines
+		}
+		if err != nil {
 			return err
 		}
 	}

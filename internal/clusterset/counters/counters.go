@@ -1,7 +1,8 @@
 // Package counters reads what an Antrea Controller has counted for the policies of a cluster, from
-// the statistics that it serves, so that a member tells its hub.
+// the statistics that it serves, so that a member can send it to its hub.
 //
-// It owns what was read last, and reads only while somebody asks. What cannot be read is as it was.
+// It owns the last reading, and reads only while there is a caller. A reading that fails changes
+// nothing.
 // All methods may be called from anywhere. Start may be called once.
 package counters
 
@@ -23,7 +24,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 )
 
-// pause is how often the statistics are read: as often as a member tells of them.
+// pause is how often the statistics are read: as often as a member sends them.
 const pause = 10 * time.Second
 
 // Counters are what was counted. See the package comment; use New.

@@ -1,7 +1,7 @@
-// Package feed is what a member tells its hub: its workloads, reduced to what peers need.
+// Package feed is what a member sends its hub: its workloads, reduced to what peers need.
 //
-// It owns what there is to tell, and what of it was told in the present stream. Labels are told
-// once for all that have them, without those that every workload has for itself.
+// It owns the workloads, and which of them were sent in the present stream. A set of labels is sent
+// once for all workloads that have it, without the labels that are unique to a workload.
 //
 // Everything here is pure. A Feed is not safe for concurrent use.
 package feed
@@ -9,12 +9,14 @@ package feed
 import (
 	"encoding/json"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/table"
 )
 
 // Feed is what there is to tell.
@@ -23,7 +25,7 @@ type Feed struct {
 	free []int
 	last int
 
-	entities   map[wire.Ref]*entity
+	entities   index
 	namespaces map[string]*namespace
 	// dirty is what is to be told, gone or not.
 	dirtyEntities   map[wire.Ref]struct{}
@@ -53,6 +55,10 @@ type Feed struct {
 	exports  map[string]map[string]*export
 	served   map[policy.NamespacedName]struct{}
 	unserved bool
+	// hosted are Pods in the network of their Node, which are no entities.
+	hosted map[wire.Ref]*entity
+	// many: there were many dirty entities since there were none.
+	many bool
 }
 
 // mostGone bounds how many are remembered that are gone.
@@ -67,12 +73,35 @@ type labelSet struct {
 	told uint64
 }
 
+// entity is what a record tells of a workload, but for the number of its labels.
 type entity struct {
-	wire.Entity
-	set *labelSet
+	ref       wire.Ref
+	addresses []netip.Addr
+	ports     []wire.Port
+	account   string
+	set       *labelSet
 	// told is the sequence of the last record that told of it.
 	told uint64
 }
+
+// index finds entities by what they are named. There are many, so it keeps no names.
+type index struct{ entities table.Table[entity] }
+
+func (x *index) hash(ref wire.Ref) uint32 {
+	var room [128]byte
+	name := append(room[:0], ref.Kind...)
+	name = append(append(name, '/'), ref.Namespace...)
+	return x.entities.HashBytes(append(append(name, '/'), ref.Name...))
+}
+
+// of is the entity of that name; nil if there is none.
+func (x *index) of(ref wire.Ref) *entity {
+	return x.entities.Find(x.hash(ref), func(e *entity) bool { return e.ref == ref })
+}
+
+func (x *index) insert(e *entity) { x.entities.Insert(x.hash(e.ref), e) }
+
+func (x *index) remove(e *entity) { x.entities.Remove(x.hash(e.ref), e) }
 
 // asked is a group that own policies name, and how many of them do.
 type asked struct {
@@ -90,11 +119,11 @@ type namespace struct {
 // New returns a Feed of nothing.
 func New() *Feed {
 	return &Feed{
-		sets: map[string]*labelSet{}, entities: map[wire.Ref]*entity{}, namespaces: map[string]*namespace{},
+		sets: map[string]*labelSet{}, namespaces: map[string]*namespace{},
 		dirtyEntities: map[wire.Ref]struct{}{}, dirtyNamespaces: map[string]struct{}{}, accounts: map[string][]string{},
 		interests: map[string][]string{}, asked: map[string]*asked{}, dirtyInterests: map[string]struct{}{},
 		gone: map[wire.Ref]uint64{}, goneNamespaces: map[string]uint64{}, goneInterests: map[string]uint64{},
-		exports: map[string]map[string]*export{}, served: map[policy.NamespacedName]struct{}{},
+		exports: map[string]map[string]*export{}, hosted: map[wire.Ref]*entity{}, served: map[policy.NamespacedName]struct{}{},
 	}
 }
 
@@ -224,13 +253,14 @@ func RefOf(r policy.EntityRef) (wire.Ref, bool) {
 	return wire.Ref{}, false
 }
 
-// PutEntity notes an entity. One that is in no group, or has no address, is not told.
+// PutEntity notes an entity. One that is in no group, or has no address, is not reported, except as
+// a part of a Service that it serves.
 func (f *Feed) PutEntity(in *policy.Entity) {
 	ref, ok := RefOf(in.EntityRef)
 	if !ok {
 		return
 	}
-	if in.HostNetwork || in.Terminated || len(in.Addresses) == 0 {
+	if in.Terminated || len(in.Addresses) == 0 || in.HostNetwork && ref.Kind != wire.Pod {
 		f.DropEntity(in.EntityRef)
 		return
 	}
@@ -242,36 +272,60 @@ func (f *Feed) PutEntity(in *policy.Entity) {
 			break
 		}
 	}
-	next := &entity{Entity: wire.Entity{Ref: ref, Addresses: in.Addresses, Account: in.ServiceAccount}, set: f.set(told, in.Kind != policy.KindNode)}
+	next := &entity{ref: ref, addresses: in.Addresses, account: in.ServiceAccount, set: f.set(told, in.Kind != policy.KindNode)}
 	if in.Kind == policy.KindPod && in.ServiceAccount == wire.DefaultAccount {
-		next.Account = ""
+		next.account = ""
 	}
 	for _, p := range in.Ports {
 		protocol := string(p.Protocol)
 		if protocol == "" {
 			protocol = string(policy.TCP)
 		}
-		next.Ports = append(next.Ports, wire.Port{Name: p.Name, Protocol: protocol, Port: p.Port})
+		next.ports = append(next.ports, wire.Port{Name: p.Name, Protocol: protocol, Port: p.Port})
 	}
-	if next.set != nil {
-		next.Labels = next.set.id
+	if in.HostNetwork {
+		f.host(ref, next)
+		return
 	}
-	if f.put(ref, next) {
+	f.unhost(ref)
+	if f.put(next) {
 		f.follow(ref)
 	}
 }
 
+// host notes a Pod in the network of its Node. It is no entity, for its address is that of the Node
+// and of other Pods; but with its port it serves what it serves.
+func (f *Feed) host(ref wire.Ref, next *entity) {
+	f.unhost(ref)
+	f.drop(ref)
+	f.hosted[ref] = next
+	f.follow(ref)
+}
+
+// unhost forgets such a Pod, and reports whether there was one.
+func (f *Feed) unhost(ref wire.Ref) bool {
+	e := f.hosted[ref]
+	if e == nil {
+		return false
+	}
+	f.release(e.set)
+	delete(f.hosted, ref)
+	return true
+}
+
 // put makes an entity what it is now, and reports whether it was something else.
-func (f *Feed) put(ref wire.Ref, next *entity) bool {
-	if was := f.entities[ref]; was != nil {
+func (f *Feed) put(next *entity) bool {
+	ref := next.ref
+	if was := f.entities.of(ref); was == nil {
+		f.entities.insert(next)
+	} else {
 		next.told = was.told
 		f.release(was.set)
-		if was.set == next.set && was.Account == next.Account && slices.Equal(was.Addresses, next.Addresses) && slices.Equal(was.Ports, next.Ports) {
-			f.entities[ref] = next
+		same := was.set == next.set && was.account == next.account && slices.Equal(was.addresses, next.addresses) && slices.Equal(was.ports, next.ports)
+		if *was = *next; same {
 			return false
 		}
 	}
-	f.entities[ref] = next
 	if ref.Kind != wire.Service || !f.unserved {
 		f.dirtyEntities[ref] = struct{}{}
 	}
@@ -280,19 +334,24 @@ func (f *Feed) put(ref wire.Ref, next *entity) bool {
 
 // DropEntity notes that an entity is gone.
 func (f *Feed) DropEntity(r policy.EntityRef) {
-	if ref, ok := RefOf(r); ok && f.drop(ref) {
+	ref, ok := RefOf(r)
+	if !ok {
+		return
+	}
+	hosted := f.unhost(ref)
+	if f.drop(ref) || hosted {
 		f.follow(ref)
 	}
 }
 
 // drop forgets an entity, and reports whether there was one.
 func (f *Feed) drop(ref wire.Ref) bool {
-	e := f.entities[ref]
+	e := f.entities.of(ref)
 	if e == nil {
 		return false
 	}
 	f.release(e.set)
-	delete(f.entities, ref)
+	f.entities.remove(e)
 	if ref.Kind != wire.Service || !f.unserved {
 		f.dirtyEntities[ref] = struct{}{}
 	}
@@ -300,7 +359,7 @@ func (f *Feed) drop(ref wire.Ref) bool {
 }
 
 // Size is how many entities there are to tell of.
-func (f *Feed) Size() int { return len(f.entities) }
+func (f *Feed) Size() int { return f.entities.entities.Len() }
 
 // Begin begins a stream: all is to be told, as one listing.
 func (f *Feed) Begin() { f.BeginAs(wire.Version) }
@@ -318,9 +377,9 @@ func (f *Feed) BeginAs(version int) {
 	f.floor, f.resuming = f.sequence, false
 	clear(f.dirtyEntities)
 	clear(f.dirtyNamespaces)
-	for ref := range f.entities {
-		if ref.Kind != wire.Service || !f.unserved {
-			f.dirtyEntities[ref] = struct{}{}
+	for e := range f.entities.entities.All() {
+		if e.ref.Kind != wire.Service || !f.unserved {
+			f.dirtyEntities[e.ref] = struct{}{}
 		}
 	}
 	for name := range f.namespaces {
@@ -345,9 +404,9 @@ func (f *Feed) Resume(taken uint64) bool {
 			s.told = 0
 		}
 	}
-	for ref, e := range f.entities {
+	for e := range f.entities.entities.All() {
 		if e.told > taken {
-			f.dirtyEntities[ref] = struct{}{}
+			f.dirtyEntities[e.ref] = struct{}{}
 		}
 	}
 	for name, n := range f.namespaces {
@@ -377,8 +436,8 @@ func again[K comparable](gone map[K]uint64, dirty map[K]struct{}, taken uint64) 
 	}
 }
 
-// bury remembers that something was told to be gone. If there is too much of it, a stream that
-// breaks now begins with everything.
+// bury remembers that something was reported gone. If there is too much of it, a stream that breaks
+// now begins with everything.
 func (f *Feed) bury(do func()) {
 	if len(f.gone)+len(f.goneNamespaces)+len(f.goneInterests) >= mostGone {
 		clear(f.gone)
@@ -392,8 +451,8 @@ func (f *Feed) bury(do func()) {
 // A record is of about mostBytes, of which a name takes namedBytes.
 const mostBytes, namedBytes = 128 << 10, 120
 
-// Next returns the next record to tell; nil if there is none. What is gone is told first, so that
-// what comes finds room.
+// Next returns the next record to send; nil if there is none. What is gone is sent first, so that
+// new entities find room.
 func (f *Feed) Next() *wire.Up {
 	if !f.listing && !f.untold && !f.resuming && len(f.dirtyEntities)+len(f.dirtyNamespaces)+len(f.dirtyInterests) == 0 {
 		return nil
@@ -478,20 +537,26 @@ func (f *Feed) entitiesInto(out *wire.Up, room int) int {
 		}
 		room -= namedBytes
 		delete(f.dirtyEntities, ref)
-		e := f.entities[ref]
+		e := f.entities.of(ref)
 		if e == nil {
 			out.Gone = append(out.Gone, ref)
 			f.bury(func() { f.gone[ref] = f.sequence })
 			continue
 		}
 		e.told = f.sequence
-		told := e.Entity
-		told.Labels = f.tell(out, e.set, &room)
+		told := wire.Entity{Ref: ref, Labels: f.tell(out, e.set, &room), Addresses: e.addresses, Ports: e.ports, Account: e.account}
 		room -= 50*len(told.Addresses) + 100*len(told.Ports)
 		out.Entities = append(out.Entities, told)
 	}
+	f.many = f.many || len(refs) > manyEntities
+	if f.many && len(f.dirtyEntities) == 0 { // a map does not shrink
+		f.dirtyEntities, f.many = map[wire.Ref]struct{}{}, false
+	}
 	return room
 }
+
+// manyEntities are so many that the room for them is given back.
+const manyEntities = 1000
 
 // tell returns the number of a set, and tells what it is if that was not told.
 func (f *Feed) tell(out *wire.Up, s *labelSet, room *int) int {

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -11,16 +12,17 @@ import (
 )
 
 // An exported Service is reported as the endpoints that serve it, each with its own ports: the Pods
-// that it selects, its load balancers and, for type NodePort, the Nodes. The cluster IP means
-// nothing in other clusters.
+// that it selects, also those in the network of their Node, its load balancers and, for type
+// NodePort, the Nodes. The cluster IP means nothing in other clusters.
 
 // Export is a Service that is exported.
 type Export struct {
 	policy.NamespacedName
-	// Selector selects the Pods behind it by their labels. An empty one selects none: endpoints of
-	// such a Service are not reported.
-	Selector map[string]string
-	Ports    []ExportedPort
+	// Selector selects the Pods behind it by their labels. An empty one selects none: then
+	// Endpoints are what somebody has written down as such.
+	Selector  map[string]string
+	Endpoints []Endpoint
+	Ports     []ExportedPort
 	// Balancers are the addresses of its load balancers; OnNodes says that it has ports of Nodes.
 	Balancers []netip.Addr
 	OnNodes   bool
@@ -35,6 +37,21 @@ type ExportedPort struct {
 	TargetName string
 	Node       int32
 }
+
+// Endpoint is an address that serves a Service without selector, and the ports at which it does.
+type Endpoint struct {
+	Address netip.Addr
+	Ports   []ServedPort
+}
+
+// ServedPort is a port at which something is served.
+type ServedPort struct {
+	Protocol policy.Protocol
+	Port     int32
+}
+
+// MaxEndpoints is how many written endpoints of one Service are reported.
+const MaxEndpoints = 1000
 
 type export struct {
 	Export
@@ -58,7 +75,18 @@ func (f *Feed) PutExport(e *Export) {
 	}
 	x.Export = *e
 	f.part(x, wire.Ref{}, wire.PartOfBalancers, x.balancers())
-	for ref := range f.entities {
+	f.written(x)
+	// What is behind a Service changes the entities.
+	var workloads []wire.Ref
+	for e := range f.entities.entities.All() {
+		if e.ref.Kind != wire.Service {
+			workloads = append(workloads, e.ref)
+		}
+	}
+	for _, ref := range workloads {
+		f.behind(x, ref)
+	}
+	for ref := range f.hosted {
 		f.behind(x, ref)
 	}
 }
@@ -93,8 +121,9 @@ func (f *Feed) Serving(name policy.NamespacedName) []string {
 	}
 	var out []string
 	for _, ref := range x.parts {
-		m := wire.RemoteMember{Addresses: f.entities[ref].Addresses}
-		for _, p := range f.entities[ref].Ports {
+		e := f.entities.of(ref)
+		m := wire.RemoteMember{Addresses: e.addresses}
+		for _, p := range e.ports {
 			m.Ports = append(m.Ports, wire.Port{Name: peers.PortOf(name), Protocol: p.Protocol, Port: p.Port})
 		}
 		out = append(out, m.String())
@@ -123,16 +152,16 @@ func (f *Feed) follow(ref wire.Ref) {
 func (f *Feed) behind(x *export, ref wire.Ref) {
 	switch {
 	case ref.Kind == wire.Pod && ref.Namespace == x.Namespace:
-		f.part(x, ref, ref.Name, x.pod(f.entities[ref]))
+		f.part(x, ref, ref.Name, x.pod(cmp.Or(f.entities.of(ref), f.hosted[ref])))
 	case ref.Kind == wire.Node:
-		f.part(x, ref, wire.PartOfNode+ref.Name, x.node(f.entities[ref]))
+		f.part(x, ref, wire.PartOfNode+ref.Name, x.node(f.entities.of(ref)))
 	}
 }
 
 // part makes a workload a part of a Service, at these addresses and ports; nil if it is none.
-func (f *Feed) part(x *export, of wire.Ref, name string, is *wire.Entity) {
+func (f *Feed) part(x *export, of wire.Ref, name string, is *entity) {
 	at, was := x.parts[of]
-	if is == nil || len(is.Addresses) == 0 || len(is.Ports) == 0 {
+	if is == nil || len(is.addresses) == 0 || len(is.ports) == 0 {
 		if was {
 			f.drop(at)
 			delete(x.parts, of)
@@ -141,34 +170,34 @@ func (f *Feed) part(x *export, of wire.Ref, name string, is *wire.Entity) {
 		return
 	}
 	ref := wire.Ref{Kind: wire.Service, Namespace: x.Namespace, Name: x.Name + "." + name}
-	is.Ref = ref
+	is.ref = ref
 	x.parts[of] = ref
-	if f.put(ref, &entity{Entity: *is}) {
+	if f.put(is) {
 		f.served[x.NamespacedName] = struct{}{}
 	}
 }
 
 // pod is a Pod as a part of the Service; nil if it is none.
-func (x *export) pod(e *entity) *wire.Entity {
+func (x *export) pod(e *entity) *entity {
 	if e == nil || len(x.Selector) == 0 {
 		return nil
 	}
 	for k, v := range x.Selector {
 		switch has, is := e.label(k); {
-		case k == podName && v == e.Name:
+		case k == podName && v == e.ref.Name:
 		case !is || has != v:
 			return nil
 		}
 	}
-	out := &wire.Entity{Addresses: e.Addresses}
+	out := &entity{addresses: e.addresses}
 	for _, p := range x.Ports {
 		number := p.Target
-		for _, named := range e.Ports {
+		for _, named := range e.ports {
 			if p.TargetName != "" && named.Name == p.TargetName && named.Protocol == string(p.Protocol) {
 				number = named.Port
 			}
 		}
-		out.Ports = serving(out.Ports, p.Protocol, number)
+		out.ports = serving(out.ports, p.Protocol, number)
 	}
 	return out
 }
@@ -182,22 +211,43 @@ func (e *entity) label(key string) (string, bool) {
 }
 
 // node is a Node as a part of the Service.
-func (x *export) node(e *entity) *wire.Entity {
+func (x *export) node(e *entity) *entity {
 	if e == nil || !x.OnNodes {
 		return nil
 	}
-	out := &wire.Entity{Addresses: e.Addresses}
+	out := &entity{addresses: e.addresses}
 	for _, p := range x.Ports {
-		out.Ports = serving(out.Ports, p.Protocol, p.Node)
+		out.ports = serving(out.ports, p.Protocol, p.Node)
 	}
 	return out
 }
 
+// written makes the endpoints that somebody has written down the only ones of their kind.
+func (f *Feed) written(x *export) {
+	at := func(a netip.Addr) wire.Ref { return wire.Ref{Kind: wire.Service, Name: a.String()} }
+	stay := map[wire.Ref]bool{}
+	if len(x.Selector) == 0 {
+		for _, e := range x.Endpoints[:min(len(x.Endpoints), MaxEndpoints)] {
+			is := &entity{addresses: []netip.Addr{e.Address}}
+			for _, p := range e.Ports {
+				is.ports = serving(is.ports, p.Protocol, p.Port)
+			}
+			stay[at(e.Address)] = true
+			f.part(x, at(e.Address), wire.PartOfSlice+e.Address.String(), is)
+		}
+	}
+	for of := range x.parts {
+		if of.Kind == wire.Service && !stay[of] {
+			f.part(x, of, "", nil)
+		}
+	}
+}
+
 // balancers are the load balancers as a part of the Service.
-func (x *export) balancers() *wire.Entity {
-	out := &wire.Entity{Addresses: x.Balancers[:min(len(x.Balancers), wire.MaxAddresses)]}
+func (x *export) balancers() *entity {
+	out := &entity{addresses: x.Balancers[:min(len(x.Balancers), wire.MaxAddresses)]}
 	for _, p := range x.Ports {
-		out.Ports = serving(out.Ports, p.Protocol, p.Port)
+		out.ports = serving(out.ports, p.Protocol, p.Port)
 	}
 	return out
 }

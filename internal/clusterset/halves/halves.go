@@ -1,5 +1,4 @@
-// Package halves is what one end of a flow decides, as a member tells it and the hub takes it
-// over.
+// Package halves is the verdict of one end of a flow, as a member sends it and the hub reads it.
 //
 // Everything here is pure. Values that are given are not changed.
 package halves
@@ -54,7 +53,7 @@ type Told struct {
 // Known reports whether there is a decision.
 func (t *Told) Known() bool { return t.Why == "" }
 
-// Unanswered is the outcome where nobody has said anything.
+// Unanswered is the outcome without any answer.
 const Unanswered = "Unanswered"
 
 // Unknown is a decision that is not known, and why.

@@ -1,13 +1,13 @@
 // Package hub is the side of the set that members connect to.
 //
-// It owns the streams of members, what they have claimed, and the status of Clusters. It promises:
+// It owns the streams of members, their claims, and the status of Clusters. It promises:
 //
-//   - A member is whom its certificate names. One stream of a member counts, the latest.
-//   - What a member has is known until it says otherwise or its Cluster is deleted, whether or not
-//     it is connected, and also when this process is another one.
-//   - A member is told no more than the policies for it, and the addresses of who is in their peers.
-//   - A member that says nonsense, says nothing, or does not listen costs a bounded amount, and
-//     holds up nobody else.
+//   - A member's certificate says which member it is. Only the latest stream of a member counts.
+//   - The workloads of a member count until it reports others or its Cluster is deleted, whether or
+//     not it is connected, and also after a restart of the hub.
+//   - A member receives only the policies for it, and the addresses of their peers.
+//   - A member that sends nonsense, is silent or does not read costs a bounded amount, and delays
+//     no other member.
 //
 // All methods may be called from anywhere. Start may be called once.
 package hub
@@ -36,11 +36,13 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/hub/records"
 	"github.com/nephele-io/nephele/internal/clusterset/outbox"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/union"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 const (
@@ -52,9 +54,9 @@ const (
 	heardPause  = time.Minute
 	// retryPause is how long to wait before what could not be read is tried again.
 	retryPause = 2 * time.Second
-	// resumeFor is how long it is remembered what a member was told whose stream has ended.
+	// resumeFor is how long the hub remembers what was sent to a member after its stream has ended.
 	resumeFor = 10 * time.Minute
-	// mostTold is how many claims that are not believed are told in words.
+	// mostTold is how many refused claims are listed.
 	mostTold = 5
 )
 
@@ -102,6 +104,8 @@ type Hub struct {
 	ready chan struct{}
 	// commits wakes the one who brings groups up to date.
 	commits chan struct{}
+	// records keep what is believed of members. They have a lock of their own, which is taken last.
+	records *records.Records
 
 	mu       sync.Mutex
 	union    *union.Union
@@ -109,10 +113,6 @@ type Hub struct {
 	clusters map[string]*member
 	// broad are the groups that have more members than policies are sent with.
 	broad map[string]bool
-	// recalled is what is on record of members that have not become known yet.
-	recalled map[string][]*setv1alpha1.ClusterRecord
-	// dropped are the members whose records are to go, with the number of their parts.
-	dropped map[string]int
 	// lastStream and lastQuestion are the numbers of the last stream, and of the last question that
 	// was put to a member.
 	lastStream, lastQuestion uint64
@@ -128,9 +128,8 @@ type member struct {
 	heard   time.Time
 	// wrong is the last that it has said that nobody could understand.
 	wrong string
-	// realized is what it tells of policies, by uid.
+	// realized is what the member reports of policies, by uid.
 	realized map[string]wire.Realization
-	recorded recorded
 	// stale says that it has been silent for longer than its Cluster has what it told count for
 	// rules that allow.
 	stale bool
@@ -151,10 +150,12 @@ type member struct {
 
 // New returns a Hub that does nothing until Start.
 func New(o Options) *Hub {
-	return &Hub{
+	h := &Hub{
 		Options: o, news: make(chan struct{}, 1), ready: make(chan struct{}), commits: make(chan struct{}, 1),
-		union: union.New(), outline: &outline{}, clusters: map[string]*member{}, dropped: map[string]int{},
+		union: union.New(), outline: &outline{}, clusters: map[string]*member{},
 	}
+	h.records = records.New(records.Options{Client: o.Client, Live: o.Live, Believed: believed{h}, Clock: o.Clock, Log: o.Log})
+	return h
 }
 
 func wake(c chan struct{}) {
@@ -189,7 +190,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		return nil
 	}
 	for {
-		err := h.recall(ctx)
+		err := h.records.Recall(ctx)
 		if err == nil {
 			break
 		}
@@ -201,7 +202,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		}
 	}
 	var running sync.WaitGroup
-	for _, part := range []func(context.Context){h.plan, h.commit, h.tell, h.record} {
+	for _, part := range []func(context.Context){h.plan, h.commit, h.tell, h.records.Run} {
 		running.Go(func() {
 			recovered.Repeat(ctx, h.Clock, func(err error) { h.Log.Error(err, "A panic was recovered", "stack", recovered.StackOf(err)) }, func() { part(ctx) })
 		})
@@ -324,8 +325,7 @@ func (h *Hub) members(clusters []setv1alpha1.Cluster) {
 		m := h.clusters[c.Name]
 		if m == nil || m.cluster.UID != c.UID {
 			h.drop(c.Name)
-			m = &member{realized: map[string]wire.Realization{}, interests: rate.NewLimiter(interestsPerSecond, interestsAtOnce), recorded: recorded{parts: h.dropped[c.Name]}}
-			delete(h.dropped, c.Name)
+			m = &member{realized: map[string]wire.Realization{}, interests: rate.NewLimiter(interestsPerSecond, interestsAtOnce)}
 			h.clusters[c.Name] = m
 		}
 		if bounds := claims.Of(c, earlier); m.cluster == nil || !equality.Semantic.DeepEqual(m.cluster.Labels, c.Labels) || !bounds.Equal(m.bounds) {
@@ -335,7 +335,9 @@ func (h *Hub) members(clusters []setv1alpha1.Cluster) {
 		}
 		former := m.cluster
 		if m.cluster = c; former == nil {
-			h.remember(m)
+			for _, on := range h.records.Begin(c.Name, string(c.UID)) {
+				h.union.Recall(c.Name, on)
+			}
 		}
 		earlier = append(earlier, c)
 	}
@@ -344,7 +346,7 @@ func (h *Hub) members(clusters []setv1alpha1.Cluster) {
 			h.drop(name)
 		}
 	}
-	h.forgotten()
+	h.records.Known()
 }
 
 // drop forgets a member. The caller holds the lock.
@@ -352,7 +354,7 @@ func (h *Hub) drop(name string) {
 	if m := h.clusters[name]; m != nil {
 		m.session.end("the Cluster of this member is gone")
 		delete(h.clusters, name)
-		h.dropped[name] = max(h.dropped[name], m.recorded.parts)
+		h.records.Drop(name)
 		h.union.DropCluster(name)
 		h.Statistics.DropElsewhere(name)
 	}
@@ -443,38 +445,85 @@ func (h *Hub) target(uid string) *target {
 func (h *Hub) realized(t *target) {
 	out := make([]v1beta1.ClusterRealization, 0, len(t.clusters))
 	for _, name := range t.clusters {
-		r := v1beta1.ClusterRealization{Name: name, Phase: v1beta1.PhaseUnknown, Reason: setv1alpha1.ReasonNotHeard, ObservedGeneration: t.observed[name]}
-		m := h.clusters[name]
-		said, told := m.realized[t.uid]
-		switch {
-		case t.refused != "":
-			r.Phase, r.Reason, r.Message = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonRefused, t.refused
-		case m.hello == nil && m.cluster.Status.ClusterID == "":
-			r.Reason = setv1alpha1.ReasonNotJoined
-		case told:
-			r.Phase, r.Reason, r.Message = said.Phase, said.Reason, said.Message
-			r.ObservedGeneration, r.CurrentNodesRealized, r.DesiredNodesRealized = said.Generation, said.Realized, said.Desired
-			if m.session == nil {
-				r.Phase, r.Reason = v1beta1.PhaseUnknown, setv1alpha1.ReasonNotHeard
-				r.Message = "last heard of at " + m.heard.UTC().Format(time.RFC3339) + ", when it was " + said.Phase
-			}
-		case t.observed[name] == 0 && h.tooBroad(name, t.uid):
-			r.Phase, r.Reason = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonPeerTooBroad
-			r.Message = fmt.Sprintf("a peer has more than %d members in other clusters: name fewer, or their networks as ipBlock", mostMembers)
-		case t.observed[name] == 0 && t.hidden[name] != "":
-			r.Phase, r.Reason, r.Message = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonIdentityHidden, t.hidden[name]
-		case m.session != nil:
-			r.Reason = setv1alpha1.ReasonSyncing
-		}
-		if t.missing != "" && r.Reason == "" {
-			r.Reason, r.Message = setv1alpha1.ReasonNoCluster, t.missing
-		}
-		if why := cmp.Or(t.hidden[name], t.blind[name]); why != "" && (r.Reason == "" || r.Reason == setv1alpha1.ReasonSyncing) {
-			r.Reason, r.Message = setv1alpha1.ReasonIdentityHidden, why
-		}
-		out = append(out, r)
+		out = append(out, h.realizedIn(t, name))
 	}
 	h.Policies.RealizedInClusters(t.uid, out)
+}
+
+// realizedIn is how far a policy is realized in one of its clusters. The caller holds the lock.
+func (h *Hub) realizedIn(t *target, name string) v1beta1.ClusterRealization {
+	r := v1beta1.ClusterRealization{Name: name, Phase: v1beta1.PhaseUnknown, Reason: setv1alpha1.ReasonNotHeard, ObservedGeneration: t.observed[name]}
+	m := h.clusters[name]
+	said, told := m.realized[t.uid]
+	switch {
+	case t.refused != "":
+		r.Phase, r.Reason, r.Message = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonRefused, t.refused
+	case m.hello == nil && m.cluster.Status.ClusterID == "":
+		r.Reason = setv1alpha1.ReasonNotJoined
+	case told:
+		r.Phase, r.Reason, r.Message = said.Phase, said.Reason, said.Message
+		r.ObservedGeneration, r.CurrentNodesRealized, r.DesiredNodesRealized = said.Generation, said.Realized, said.Desired
+		if m.session == nil {
+			r.Phase, r.Reason = v1beta1.PhaseUnknown, setv1alpha1.ReasonNotHeard
+			r.Message = "last heard of at " + m.heard.UTC().Format(time.RFC3339) + ", when it was " + said.Phase
+		}
+	case t.observed[name] == 0 && h.tooBroad(name, t.uid):
+		r.Phase, r.Reason = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonPeerTooBroad
+		r.Message = fmt.Sprintf("a peer has more than %d members in other clusters: name fewer, or their networks as ipBlock", mostMembers)
+	case t.observed[name] == 0 && t.hidden[name] != "":
+		r.Phase, r.Reason, r.Message = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonIdentityHidden, t.hidden[name]
+	case m.session != nil:
+		r.Reason = setv1alpha1.ReasonSyncing
+	}
+	if t.missing != "" && r.Reason == "" {
+		r.Reason, r.Message = setv1alpha1.ReasonNoCluster, t.missing
+	}
+	if why := cmp.Or(t.hidden[name], t.blind[name]); why != "" && (r.Reason == "" || r.Reason == setv1alpha1.ReasonSyncing) {
+		r.Reason, r.Message = setv1alpha1.ReasonIdentityHidden, why
+	}
+	return r
+}
+
+// withoutStatus is how far policies are realized in a member that have no status to show it in, the
+// unrealized first, and how many more there are. The caller holds the lock.
+func withoutStatus(h *Hub, cluster string) (out []setv1alpha1.KubernetesPolicy, more int32) {
+	for i := range h.outline.targets {
+		t := &h.outline.targets[i]
+		if t.kind != policy.KubernetesNetworkPolicy || !slices.Contains(t.clusters, cluster) {
+			continue
+		}
+		r := h.realizedIn(t, cluster)
+		p := setv1alpha1.KubernetesPolicy{
+			Namespace: t.namespace, Name: t.name, Phase: r.Phase, CurrentNodesRealized: r.CurrentNodesRealized, DesiredNodesRealized: r.DesiredNodesRealized,
+			Reason: r.Reason, Message: r.Message,
+		}
+		if r.ObservedGeneration != t.generation && p.Phase != string(v1beta1.NetworkPolicyFailed) {
+			p.Phase, p.CurrentNodesRealized = v1beta1.PhaseUnknown, 0
+			p.Reason = cmp.Or(p.Reason, setv1alpha1.ReasonSyncing)
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b setv1alpha1.KubernetesPolicy) int {
+		return cmp.Or(cmp.Compare(urgency(a), urgency(b)), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	if n := len(out) - maxWithoutStatus; n > 0 {
+		out, more = out[:maxWithoutStatus], int32(n)
+	}
+	return out, more
+}
+
+// maxWithoutStatus is how many policies without status the status of a Cluster lists.
+const maxWithoutStatus = 200
+
+// urgency orders policies: those that need a person first.
+func urgency(p setv1alpha1.KubernetesPolicy) int {
+	switch v1beta1.NetworkPolicyPhase(p.Phase) {
+	case v1beta1.NetworkPolicyFailed:
+		return 0
+	case v1beta1.NetworkPolicyRealized, v1beta1.NetworkPolicyIdle:
+		return 2
+	}
+	return 1
 }
 
 // observed reports whether a cluster has told of a policy, perhaps to a former process.
@@ -487,7 +536,7 @@ func (h *Hub) tooBroad(cluster, uid string) bool {
 	return p != nil && slices.ContainsFunc(p.Groups, func(g string) bool { return h.broad[g] })
 }
 
-// reported takes over what a member tells of policies. The caller holds the lock.
+// reported takes over what a member reports of policies. The caller holds the lock.
 func (h *Hub) reported(m *member, all []wire.Realization) {
 	for _, r := range all {
 		for i := range h.outline.targets {
@@ -512,7 +561,7 @@ func (h *Hub) counted(m *member, all []wire.Counted) {
 			continue
 		}
 		if err := c.Check(); err != nil {
-			m.wrong = shortened("what it has counted: "+err.Error(), 256)
+			m.wrong = wire.OneLine("what it has counted: "+err.Error(), 256)
 			continue
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r wire.RuleCount) bool { return !slices.Contains(t.rules, r.Name) })
@@ -520,7 +569,7 @@ func (h *Hub) counted(m *member, all []wire.Counted) {
 	}
 }
 
-// bounded is what a member tells of a policy, as far as it may be stored.
+// bounded is what a member reports of a policy, as far as it may be stored.
 func bounded(r wire.Realization) wire.Realization {
 	switch v1beta1.NetworkPolicyPhase(r.Phase) {
 	case v1beta1.NetworkPolicyPending, v1beta1.NetworkPolicyRealizing, v1beta1.NetworkPolicyRealized, v1beta1.NetworkPolicyIdle, v1beta1.NetworkPolicyPlanned,
@@ -528,18 +577,9 @@ func bounded(r wire.Realization) wire.Realization {
 	default:
 		r.Phase = v1beta1.PhaseUnknown
 	}
-	r.Message, r.Reason = shortened(r.Message, 256), shortened(r.Reason, 64)
+	r.Message, r.Reason = wire.OneLine(r.Message, 256), wire.OneLine(r.Reason, 64)
 	r.Realized, r.Desired = max(r.Realized, 0), max(r.Desired, 0)
 	return r
-}
-
-// shortened makes one line of what can be printed of what somebody else has written.
-func shortened(text string, most int) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most-3], "") + "..."
-	}
-	return text
 }
 
 // around tells of all policies of a member anew. The caller holds the lock.
@@ -721,6 +761,28 @@ func compareAge(a, b *setv1alpha1.Cluster) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
+// contradiction describes how what a member declares by the About API differs from the set, and
+// whether it declares anything. The caller holds the lock.
+func contradiction(h *Hub, m *member) (why string, declared bool) {
+	if m.hello == nil {
+		return "", false
+	}
+	d := &m.hello.Declared
+	if d.Name != "" && d.Name != m.cluster.Name {
+		return "its ClusterProperty cluster.clusterset.k8s.io says " + wire.OneLine(d.Name, 80), true
+	}
+	var first *member
+	for _, o := range h.clusters {
+		if o.hello != nil && o.hello.Declared.Set != "" && (first == nil || compareAge(o.cluster, first.cluster) < 0) {
+			first = o
+		}
+	}
+	if d.Set != "" && first.hello.Declared.Set != d.Set {
+		return "its ClusterProperty clusterset.k8s.io says " + wire.OneLine(d.Set, 80) + ", and that of " + first.cluster.Name + " says " + wire.OneLine(first.hello.Declared.Set, 80), true
+	}
+	return "", d.Name+d.Set != ""
+}
+
 // describe fills in the status of a Cluster. The caller holds the lock.
 func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64) {
 	counts := h.union.Counts(m.cluster.Name)
@@ -729,6 +791,7 @@ func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64
 			Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(h.Clock.Now()),
 		})
 	}
+	s.KubernetesPolicies, s.KubernetesPoliciesMore = withoutStatus(h, m.cluster.Name)
 	s.Policies, s.Selectors = int32(len(h.outline.policies[m.cluster.Name])), int32(len(m.asked))
 	if m.hello != nil {
 		s.Version, s.Protocol, s.ClusterID = m.hello.Program, int32(min(m.hello.Version, wire.Version)), m.hello.ClusterID
@@ -752,6 +815,15 @@ func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64
 	default:
 		set(setv1alpha1.ClusterConnected, metav1.ConditionFalse, setv1alpha1.ReasonNotHeard, "what it has been told stays in force there, and what it has told stays known here")
 		set(setv1alpha1.ClusterInSync, metav1.ConditionFalse, setv1alpha1.ReasonNotHeard, "")
+	}
+	switch why, declared := contradiction(h, m); {
+	case m.hello == nil: // it may declare the same again
+	case !declared:
+		meta.RemoveStatusCondition(&s.Conditions, setv1alpha1.ClusterNamed)
+	case why != "":
+		set(setv1alpha1.ClusterNamed, metav1.ConditionFalse, setv1alpha1.ReasonContradicted, why)
+	default:
+		set(setv1alpha1.ClusterNamed, metav1.ConditionTrue, setv1alpha1.ReasonOK, "")
 	}
 	refused := h.union.Refused(m.cluster.Name, mostTold)
 	overlaps := m.bounds.Overlaps()

@@ -19,7 +19,7 @@ const (
 	// begun anew, has not given it: they may have grown meanwhile, but nobody has proven that.
 	mostClaimedMembers = 4 * mostAskedMembers
 	// interestsPerSecond is how many groups a member may ask for: each is computed over all
-	// clusters and told as a whole. Who asks for more waits.
+	// clusters and sent as a whole. A member that asks for more waits.
 	interestsPerSecond, interestsAtOnce = 50, 2000
 	// listingAsInterests is how many of them the end of a listing counts as: the hub then goes
 	// through all that the member has claimed.
@@ -94,7 +94,7 @@ func (h *Hub) grant(m *member) {
 			}
 			h.hide(m, i, &t)
 		}
-		t.Message = shortened(t.Message, 512)
+		t.Message = wire.OneLine(t.Message, 512)
 		asked[id] = t
 	}
 	m.asked = asked

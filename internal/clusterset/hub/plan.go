@@ -59,6 +59,9 @@ func (in *inputs) hidden(source, viewer *setv1alpha1.Cluster) *setv1alpha1.SeenA
 // target is a policy and the clusters that it is for.
 type target struct {
 	uid        string
+	kind       policy.PolicyKind
+	namespace  string
+	name       string
 	generation int64
 	clusters   []string
 	// rules are the names of its rules.
@@ -77,7 +80,7 @@ type target struct {
 
 // outline is what members are to have.
 type outline struct {
-	// policies are those of each member, by uid.
+	// policies are the policies of each member, by uid.
 	policies map[string]map[string]*wire.Policy
 	groups   map[string]peers.Group
 	targets  []target
@@ -104,7 +107,10 @@ func draw(in *inputs, former map[string]*wire.Policy) *outline {
 		if err != nil || len(peers.Check(text, &s.policy)) > 0 || !s.object.GetDeletionTimestamp().IsZero() {
 			continue // its status says so
 		}
-		t := target{uid: string(s.object.GetUID()), generation: s.object.GetGeneration(), observed: observed(s.object), hidden: map[string]string{}, blind: map[string]string{}}
+		t := target{
+			uid: string(s.object.GetUID()), kind: s.policy.Kind, namespace: s.object.GetNamespace(), name: s.object.GetName(),
+			generation: s.object.GetGeneration(), observed: observed(s.object), hidden: map[string]string{}, blind: map[string]string{},
+		}
 		for _, r := range slices.Concat(s.policy.Ingress, s.policy.Egress) {
 			if r.Name != "" {
 				t.rules = append(t.rules, r.Name)

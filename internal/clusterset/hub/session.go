@@ -48,8 +48,8 @@ type session struct {
 	// refused is what was last told to be not believed, refusing says that it is to be told.
 	refused  string
 	refusing bool
-	// taken are the regions of accounts that the member was told to leave alone; nil before.
-	// yielding says that it is to be told.
+	// taken are the regions of accounts that the member was asked to leave alone; nil before.
+	// yielding says that this is to be sent.
 	taken    *wire.Taken
 	yielding bool
 	// questions are to be asked, asked is who waits for an answer.
@@ -104,7 +104,7 @@ func (s *session) end(why string) {
 	}
 }
 
-// ServeMember serves the stream of a member, whom its certificate names, until it ends.
+// ServeMember serves the stream of the member that the certificate names, until it ends.
 func (h *Hub) ServeMember(w http.ResponseWriter, r *http.Request, cluster string) {
 	if r.Method != http.MethodPost || r.ProtoMajor < 2 {
 		http.Error(w, "want POST over HTTP/2: what is sent and what is answered are one stream", http.StatusBadRequest)
@@ -209,7 +209,7 @@ func (h *Hub) admit(cluster string, hello *wire.Hello) (*session, *wire.Welcome)
 	}
 	m.session.end("the member has connected anew")
 	welcome.Labels = m.cluster.Labels
-	hello.Program, hello.ClusterID, hello.Epoch = shortened(hello.Program, 64), shortened(hello.ClusterID, 64), shortened(hello.Epoch, 64)
+	hello.Program, hello.ClusterID, hello.Epoch = wire.OneLine(hello.Program, 64), wire.OneLine(hello.ClusterID, 64), wire.OneLine(hello.Epoch, 64)
 	known := m.out != nil && (m.session != nil || h.Clock.Since(m.left) < resumeFor)
 	if known && hello.Stream != "" && hello.Stream == m.stream && m.out.Resume(hello.Heard) {
 		welcome.Resumed, welcome.Taken = true, m.taken
@@ -342,7 +342,7 @@ func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
 	}
 	m.taken = cmp.Or(up.Sequence, m.taken)
 	if wrong := h.union.Apply(cluster, up); len(wrong) > 0 {
-		m.wrong = shortened(wrong[0], 256)
+		m.wrong = wire.OneLine(wrong[0], 256)
 	}
 	if s.listed = s.listed || up.Listed; up.Listed || len(up.Interests)+len(up.GoneInterests) > 0 {
 		h.commitNow() // so that what is asked for is answered with who is in it
@@ -365,7 +365,7 @@ func (h *Hub) complain(cluster string, s *session, wrong string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if m := h.clusters[cluster]; m != nil && m.session == s {
-		m.wrong = shortened(wrong, 256)
+		m.wrong = wire.OneLine(wrong, 256)
 		m.stream = "" // what was lost comes with the next listing
 	}
 }

@@ -20,15 +20,17 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/member/copies"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
 type noPolicies struct{}
 
-func (noPolicies) PutRemote([]policy.Entity, []policy.EntityRef) {}
-func (noPolicies) PutOwnLabels(map[string]string)                {}
-func (noPolicies) PutPeerNotes(map[string]string)                {}
+func (noPolicies) PutRemote([]policy.Entity, []policy.EntityRef)                 {}
+func (noPolicies) PutOwnLabels(map[string]string)                                {}
+func (noPolicies) PutPeerNotes(map[string]string)                                {}
+func (noPolicies) FollowCopies(func(client.Object, v1beta1.NetworkPolicyStatus)) {}
 
 func testMember(t *testing.T, objects ...client.Object) *Member {
 	s := runtime.NewScheme()
@@ -84,7 +86,7 @@ func TestPut(t *testing.T) {
 	if _, err := m.prune(t.Context()); err != nil || m.Client.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &written) != nil {
 		t.Fatal("removed before the hub has told all")
 	}
-	m.listed = true
+	m.ledger.Synced(nil)
 	if _, err := m.prune(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +118,8 @@ func TestOldVersionKeepsItsGroups(t *testing.T) {
 				&v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.TierSpec{Priority: 8}})
 			give := func(p *wire.Policy) (again bool) {
 				m.book.Know("gab")
-				m.wanted["u"], m.dirty["u"], m.listed = p, true, true
+				m.ledger.Want(p)
+				m.ledger.Synced([]string{p.UID})
 				again, _ = m.writeAll(t.Context())
 				return again
 			}
@@ -142,7 +145,7 @@ func TestOldVersionKeepsItsGroups(t *testing.T) {
 			}
 			last := received(kind, without, tier)
 			last.Generation, last.Groups = 4, nil
-			m.wanted["u"], m.dirty["u"] = last, true
+			m.ledger.Want(last)
 			m.writeAll(t.Context())
 			m.writeAll(t.Context())
 			if got := there(); m.book.Knows("gab") || strings.Contains(got, "hub-g") || strings.Contains(got, "hub-h") || !strings.Contains(got, "hub-p") {
@@ -162,22 +165,22 @@ func TestRefusals(t *testing.T) {
 		there  []client.Object
 		reason string
 	}{
-		"cluster-wide":          {p: received(cluster, clusterPolicy), accept: setv1alpha1.Acceptance{ClusterWide: &no}, reason: reasonNotAccepted},
-		"a tier":                {p: received(cluster, clusterPolicy), accept: setv1alpha1.Acceptance{Tiers: []string{"application"}}, reason: reasonNotAccepted},
-		"a Namespace":           {p: received(space, spacePolicy), accept: setv1alpha1.Acceptance{Namespaces: []string{"dev", "team-*"}}, reason: reasonNotAccepted},
-		"no Namespace here":     {p: received(space, spacePolicy), reason: reasonNoNamespace},
-		"an unknown kind":       {p: received("Firewall.example.org", clusterPolicy), reason: reasonNeedsNewer},
-		"an unknown part":       {p: received(cluster, strings.Replace(clusterPolicy, `"action"`, `"unless":"x","action"`, 1)), reason: reasonNeedsNewer},
-		"names what is unknown": {p: received(cluster, clusterPolicy, `{"kind":"Feed"}`), reason: reasonNeedsNewer},
-		"another tier":          {p: received(cluster, clusterPolicy, tier), there: []client.Object{&v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Spec: v1beta1.TierSpec{Priority: 8}}}, reason: reasonTier},
-		"somebody's own":        {p: received(cluster, clusterPolicy), there: []client.Object{&v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "hub-p"}}}, reason: reasonNameTaken},
+		"cluster-wide":          {p: received(cluster, clusterPolicy), accept: setv1alpha1.Acceptance{ClusterWide: &no}, reason: copies.NotAccepted},
+		"a tier":                {p: received(cluster, clusterPolicy), accept: setv1alpha1.Acceptance{Tiers: []string{"application"}}, reason: copies.NotAccepted},
+		"a Namespace":           {p: received(space, spacePolicy), accept: setv1alpha1.Acceptance{Namespaces: []string{"dev", "team-*"}}, reason: copies.NotAccepted},
+		"no Namespace here":     {p: received(space, spacePolicy), reason: copies.NoNamespace},
+		"an unknown kind":       {p: received("Firewall.example.org", clusterPolicy), reason: copies.NeedsNewer},
+		"an unknown part":       {p: received(cluster, strings.Replace(clusterPolicy, `"action"`, `"unless":"x","action"`, 1)), reason: copies.NeedsNewer},
+		"names what is unknown": {p: received(cluster, clusterPolicy, `{"kind":"Feed"}`), reason: copies.NeedsNewer},
+		"another tier":          {p: received(cluster, clusterPolicy, tier), there: []client.Object{&v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Spec: v1beta1.TierSpec{Priority: 8}}}, reason: copies.TierRefused},
+		"somebody's own":        {p: received(cluster, clusterPolicy), there: []client.Object{&v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "hub-p"}}}, reason: copies.NameTaken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := testMember(t, c.there...)
 			m.book.Know("gab")
 			err := m.put(t.Context(), &setv1alpha1.Membership{Spec: setv1alpha1.MembershipSpec{Accept: c.accept}}, c.p)
-			var v *verdict
-			if !errors.As(err, &v) || v.reason != c.reason {
+			var v *copies.Refusal
+			if !errors.As(err, &v) || v.Reason != c.reason {
 				t.Errorf("%v, want %s", err, c.reason)
 			}
 			var list v1beta1.ClusterNetworkPolicyList

@@ -1,22 +1,22 @@
 // Package member is the side of the set that connects to a hub.
 //
-// It owns the connection, what is told in it, and what the hub has sent: copies of its policies as
-// objects of this cluster, and remote groups. It promises:
+// It owns the connection, and what the hub has sent: copies of its policies as objects of this
+// cluster, and remote groups. It promises:
 //
-//   - Only this side connects. The hub is known by its authority, as the token named it.
-//   - What the hub has sent stays when the hub is away, also over a restart. A remote group is on
-//     record before the policy that names it is written.
-//   - The hub does here what the Membership accepts, and nothing else. A policy of which a part is
-//     not understood is not taken, nor changed to what is understood of it.
-//   - Without a Membership nothing is read, told or written.
-//   - Where an Antrea Controller computes the policies, what the hub has sent is written in its
-//     words: see package plain.
+//   - Only this side connects. The hub proves itself by the authority that the token named.
+//   - What the hub has sent stays while the hub is away, also over a restart. A remote group is
+//     stored before the policy that names it is written.
+//   - The hub can do in this cluster only what the Membership accepts. A policy with an unknown
+//     part is not accepted, and never changed to the parts that are known.
+//   - Without a Membership nothing is read, sent or written.
+//   - Where an Antrea Controller computes the policies, they are translated for it (package plain).
 //
 // All methods may be called from anywhere. Start may be called once.
 package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,10 +33,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/feed"
+	"github.com/nephele-io/nephele/internal/clusterset/member/certificate"
+	"github.com/nephele-io/nephele/internal/clusterset/member/copies"
+	"github.com/nephele-io/nephele/internal/clusterset/member/external"
+	"github.com/nephele-io/nephele/internal/clusterset/member/own"
+	"github.com/nephele-io/nephele/internal/clusterset/member/questions"
+	"github.com/nephele-io/nephele/internal/clusterset/member/records"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/clusterset/remote"
@@ -50,8 +56,6 @@ const (
 	// not lengthen them. With a hub of several addresses, of which another one leads soon, they do
 	// not grow beyond severalPause.
 	firstPause, mostPause, severalPause = time.Second, 30 * time.Second, 2 * time.Second
-	// recordPause is how long changes of a group that is on record may wait to be recorded.
-	recordPause = 10 * time.Second
 	// retryPause is how long to wait before what could not be written is tried again.
 	retryPause = 2 * time.Second
 	// statusPause is how often the status of the Membership is looked at.
@@ -74,6 +78,9 @@ type Policies interface {
 	// PutPeerNotes says what is to be known of the remote groups that this cluster's own policies
 	// name, by id; empty if all is well.
 	PutPeerNotes(notes map[string]string)
+	// FollowCopies sets the function that takes how far copies of the hub's policies are realized
+	// that have no status of their own.
+	FollowCopies(follow func(o client.Object, s v1beta1.NetworkPolicyStatus))
 }
 
 // Options are what a Member needs. All are required but Policies.
@@ -87,11 +94,11 @@ type Options struct {
 	Policies Policies
 	// Counted is what was counted for a policy of this cluster; false if nothing is.
 	Counted func(o client.Object) (wire.Counted, bool)
-	// Flow answers questions about flows, as of everything that is known here.
-	Flow   func(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error)
-	Clock  clock.WithTicker
-	Random func() float64
-	Log    logr.Logger
+	// Answers answers the hub's questions.
+	Answers questions.Answers
+	Clock   clock.WithTicker
+	Random  func() float64
+	Log     logr.Logger
 	// Namespace is that of the Secret with the credentials.
 	Namespace string
 	// Program is the version of the program, Epoch names this process, ClusterID the cluster.
@@ -103,50 +110,29 @@ type Member struct {
 	Options
 	// known is closed when what was on record has been given to Policies.
 	known chan struct{}
-	// news wakes who connects, told who tells, work who writes objects, asking who answers.
-	news, told, work, asking chan struct{}
+	// news wakes who connects, told who tells, work who writes objects.
+	news, told, work chan struct{}
+	// certificate is what this cluster proves itself with, questions answers what the hub asks.
+	// These and records have locks of their own, which are taken last.
+	certificate *certificate.Keeper
+	questions   *questions.Desk
+	// records keep what is in the book.
+	records *records.Records
 
 	mu   sync.Mutex
 	feed *feed.Feed
 	book *remote.Book
-	// entities are the ExternalEntities for who is in the book, made are the sources of the
-	// ClusterGroups that policies name besides those of the hub, by uid: where an Antrea Controller
-	// computes the policies. Elsewhere entities is nil.
-	entities *plain.Entities
-	made     map[string][]string
+	// entities are the ExternalEntities for who is in the book, where an Antrea Controller computes
+	// the policies; elsewhere nil.
+	entities *external.Writer
 	// fed are the kinds that are listened to.
 	fed bool
-	// recorded are the groups on record; stale are those of them that have changed since.
-	recorded, stale map[string]bool
-	// wanted are the policies that the hub has sent in this process; listed says that they are all.
-	wanted map[string]*wire.Policy
-	listed bool
-	// dirty are the policies to write; outcome is what became of those that are not as wanted, by
-	// uid, and seen what is known of the copies.
-	dirty   map[string]bool
-	outcome map[string]wire.Realization
-	seen    map[string]wire.Realization
-	// generations are those of the copies; retell are the policies of which something is to be
-	// told.
-	generations map[string]int64
-	retell      map[string]bool
-	// copies are the copies themselves, by uid; counted is what was told of them in this stream,
-	// and uncounted what is to be told.
-	copies     map[string]client.Object
-	counted    map[string]wire.Counted
-	uncounted  []wire.Counted
-	lastRecord time.Time
+	// ledger is what has become of the hub's policies.
+	ledger *copies.Ledger
 	// sent notes which parts of groups the present stream has brought, or the one that it goes on.
 	sent map[string]map[string]bool
-	// notes are what the hub says of groups that own policies name, untellable by policy why some
-	// cannot be asked for.
-	notes      map[string]string
-	untellable map[string]map[string]string
-	// questions are those of the hub in the present stream, answers are to be told.
-	questions []wire.Question
-	answers   []wire.Answer
-	// accepted is the generation of the Membership by which policies were judged last.
-	accepted int64
+	// own are the groups that this cluster's own policies name.
+	own      *own.Peers
 	state    state
 	services *services
 }
@@ -154,8 +140,6 @@ type Member struct {
 // state is what the status of the Membership says.
 type state struct {
 	membership *setv1alpha1.Membership
-	authority  string
-	ends       time.Time
 	// labels are those that the Cluster named cluster has in the hub.
 	labels  map[string]string
 	cluster string
@@ -165,29 +149,32 @@ type state struct {
 	received  uint64
 	heard     time.Time
 	connected bool
-	joined    bool
 	// refused is what the hub does not believe, taken the regions of accounts that are others'; nil
 	// before it has said so.
 	refused string
 	taken   map[string]string
-	// why says what is wrong, reason the same in one word; joinWhy why there is no certificate.
-	why, reason, joinWhy string
+	// declared is what this cluster declares of itself, as of declaredAt.
+	declared   wire.Declared
+	declaredAt time.Time
+	// why says what is wrong, reason the same in one word.
+	why, reason string
 }
 
 // New returns a Member that does nothing until Start.
 func New(o Options) *Member {
 	m := &Member{
 		Options: o, known: make(chan struct{}), news: make(chan struct{}, 1), told: make(chan struct{}, 1), work: make(chan struct{}, 1),
-		asking: make(chan struct{}, 1),
-		feed:   feed.New(), book: remote.New(peers.Allows), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
-		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
-		copies: map[string]client.Object{},
-		notes:  map[string]string{}, untellable: map[string]map[string]string{},
+		feed: feed.New(), book: remote.New(peers.Allows),
+		ledger: copies.New(o.Policies == nil),
 	}
+	m.records = records.New(records.Options{Client: o.Client, Live: o.Live, Clock: o.Clock})
+	m.certificate = certificate.New(certificate.Options{Client: o.Client, Namespace: o.Namespace, Clock: o.Clock, Log: o.Log})
+	m.questions = questions.New(questions.Options{Answers: o.Answers, Allowed: m.mayAnswer, Told: func() { wake(m.told) }, Log: o.Log})
+	m.own = own.New(m.feed, m.book)
 	m.services = newServices(m.feed, m.book)
 	if o.Policies == nil {
 		m.Policies = elsewhere{}
-		m.entities, m.made = plain.NewEntities(), map[string][]string{}
+		m.entities = external.New(external.Options{Client: o.Client, Live: o.Live})
 	}
 	return m
 }
@@ -231,6 +218,7 @@ func (m *Member) Start(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("member: watch Memberships: %w", err)
 	}
+	m.Policies.FollowCopies(func(o client.Object, s v1beta1.NetworkPolicyStatus) { copyStatus(m, o, s) })
 	var running sync.WaitGroup
 	for _, part := range []func(context.Context){m.connect, m.write, m.tell} {
 		running.Go(func() {
@@ -248,7 +236,7 @@ func (m *Member) changed() {
 }
 
 // remember gives Policies what is on record. It tries until it can be read, because without it
-// peers would look as if nobody were in them; false means that ctx has ended.
+// peers would look empty; false means that ctx has ended.
 func (m *Member) remember(ctx context.Context) bool {
 	for {
 		err := m.load(ctx)
@@ -290,13 +278,14 @@ func (m *Member) load(ctx context.Context) error {
 	if m.entities != nil {
 		m.entities.Load(entities.Items)
 	}
+	var known []string
 	for i := range groups.Items {
 		g := &groups.Items[i]
 		if err := m.book.LoadText(g.Name, g.Content); err != nil { // a group that nobody can read is as one that is not there
 			m.Log.Error(err, "A record of a remote group is left out", "group", g.Name)
 			continue
 		}
-		m.recorded[g.Name] = true
+		known = append(known, g.Name)
 	}
 	for i := range memberships.Items {
 		if s := &memberships.Items[i]; s.Status.Labels != nil {
@@ -313,7 +302,7 @@ func (m *Member) load(ctx context.Context) error {
 		}
 	}
 	m.give()
-	clear(m.stale)
+	m.records.Loaded(known)
 	return nil
 }
 
@@ -322,11 +311,12 @@ func (m *Member) give() {
 	change, groups := m.book.Take()
 	if len(change.Put)+len(change.Gone) > 0 {
 		m.Policies.PutRemote(change.Put, change.Gone)
-		m.putEntities(&change)
+		if m.entities != nil {
+			m.entities.Put(&change)
+			wake(m.work)
+		}
 	}
-	for _, g := range groups {
-		m.stale[g] = true
-	}
+	m.records.Changed(groups)
 	if len(groups) > 0 {
 		wake(m.work)
 	}
@@ -433,6 +423,9 @@ func (m *Member) tell(ctx context.Context) {
 			continue
 		}
 		m.look(present)
+		declare(ctx, m)
+		readWritten(ctx, m)
+		writeExports(ctx, m)
 		if err := m.followExports(ctx, true); err != nil && ctx.Err() == nil {
 			m.Log.V(1).Info("It cannot be found out whether Services are exported, trying again", "reason", err.Error())
 		}
@@ -500,11 +493,12 @@ func (m *Member) describe(o *setv1alpha1.Membership) bool {
 	if now.taken != nil {
 		s.TakenAccounts = takenOf(now.taken, &o.Spec.Accept)
 	}
-	if now.authority != "" {
-		s.Authority = now.authority
+	cert := m.certificate.State()
+	if cert.Authority != "" {
+		s.Authority = cert.Authority
 	}
-	if !now.ends.IsZero() {
-		ends := metav1.NewTime(now.ends)
+	if !cert.Ends.IsZero() {
+		ends := metav1.NewTime(cert.Ends)
 		s.CertificateEnds = &ends
 	}
 	if now.labels != nil {
@@ -514,21 +508,23 @@ func (m *Member) describe(o *setv1alpha1.Membership) bool {
 		heard := metav1.NewTime(now.heard.Truncate(time.Second))
 		s.LastHeard = &heard
 	}
-	s.Policies, s.Expired = int32(len(m.seen)), m.book.Expired()
-	if now.joined || now.joinWhy != "" {
-		set(setv1alpha1.MembershipJoined, now.joined, setv1alpha1.ReasonNoCredentials, now.joinWhy)
+	s.Policies, s.Expired = int32(m.ledger.Copies()), m.book.Expired()
+	if cert.Joined || cert.Why != "" {
+		set(setv1alpha1.MembershipJoined, cert.Joined, setv1alpha1.ReasonNoCredentials, cert.Why)
 	}
 	if now.connected || now.why != "" {
 		set(setv1alpha1.MembershipConnected, now.connected, now.reason, now.why)
 	}
+	if now.declared.Name != "" {
+		why := contradiction(now.declared, o.Spec.Cluster)
+		set(setv1alpha1.MembershipNamed, why == "", setv1alpha1.ReasonContradicted, why)
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, setv1alpha1.MembershipNamed)
+	}
 	if now.connected {
 		set(setv1alpha1.MembershipBelieved, now.refused == "", setv1alpha1.ReasonBounds, now.refused)
 	}
-	var refused []string
-	for _, uid := range slices.Sorted(maps.Keys(m.outcome)) {
-		refused = append(refused, m.outcome[uid].Message)
-	}
-	message := ""
+	refused, message := m.ledger.Refused(), ""
 	if len(refused) > 0 {
 		message = refused[0]
 		if len(refused) > 1 {
@@ -557,4 +553,22 @@ func takenOf(taken map[string]string, accept *setv1alpha1.Acceptance) []setv1alp
 		}
 	}
 	return out
+}
+
+// mayAnswer fails unless the Membership lets questions be answered.
+func (m *Member) mayAnswer(ctx context.Context) error {
+	membership, err := m.membership(ctx)
+	if err != nil || membership == nil {
+		return errors.Join(errLeft, err)
+	}
+	if accept := membership.Spec.Accept.Questions; accept != nil && !*accept {
+		return errors.New("its Membership answers no questions")
+	}
+	return nil
+}
+
+// annotate tells Policies what is to be known of the groups that own policies name. The caller
+// holds the lock.
+func (m *Member) annotate() {
+	m.Policies.PutPeerNotes(m.own.Notes(own.Connection{Member: m.state.membership != nil, Connected: m.state.connected, Version: m.state.version}))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/member/copies"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
@@ -60,11 +61,16 @@ func newForeign(t *testing.T, objects ...client.Object) *foreign {
 				return write(o, func() error { return c.Update(ctx, o, opts...) })
 			},
 		}).Build()
+	f.begin(c)
+	return f
+}
+
+// begin begins a process of the member.
+func (f *foreign) begin(c client.Client) {
 	f.Member = New(Options{Client: c, Live: c, Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), Log: logr.Discard(), Random: func() float64 { return 0 }})
 	f.sent = map[string]map[string]bool{}
 	f.state.membership = &setv1alpha1.Membership{Spec: setv1alpha1.MembershipSpec{Cluster: "west"}}
 	f.relabel(map[string]string{"env": "prod"})
-	return f
 }
 
 // scopedPolicy means workloads of several clusters, here only if this is a cluster of production.
@@ -74,7 +80,7 @@ const scopedPolicy = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"ClusterNetwo
 // remoteGroup is the group that it names.
 func remoteGroup(t *testing.T) string {
 	t.Helper()
-	o, _, err := decode(received("ClusterNetworkPolicy.crd.antrea.io", scopedPolicy))
+	o, _, err := copies.Decode(received("ClusterNetworkPolicy.crd.antrea.io", scopedPolicy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +128,7 @@ func TestForeign(t *testing.T) {
 	p.Groups = []string{g}
 	part := wire.Part{Group: g, Cluster: "east", Add: []string{"10.1.0.5", "10.1.0.6;http/TCP=80"}}
 	if f.hears(&wire.Down{Parts: []wire.Part{part}, Policies: []wire.Policy{*p}, Sync: &wire.Sync{Policies: []string{"u"}}}) {
-		t.Error("something is to be tried again", f.outcome)
+		t.Error("something is to be tried again", f.ledger.Refused())
 	}
 	var written v1beta1.ClusterNetworkPolicy
 	if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &written); err != nil {
@@ -181,8 +187,8 @@ func TestForeignKeeps(t *testing.T) {
 	f := newForeign(t)
 	f.hears(&wire.Down{Parts: []wire.Part{{Group: g, Cluster: "east", Add: []string{"10.1.0.5", "10.1.0.7"}}}, Policies: []wire.Policy{*p}, Sync: &wire.Sync{Policies: []string{"u"}}})
 
-	next := newForeign(t)
-	next.Client, next.Live = f.Client, f.Live
+	next := &foreign{t: t}
+	next.begin(f.Client)
 	if err := next.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +217,8 @@ func TestForeignKeeps(t *testing.T) {
 		}
 		again := f.hears(&wire.Down{Parts: []wire.Part{{Group: g, Cluster: "east", Add: []string{"10.1.0.5"}}}, Policies: []wire.Policy{*p}, Sync: &wire.Sync{Policies: []string{"u"}}})
 		err := f.Client.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &v1beta1.ClusterNetworkPolicy{})
-		if !again || err == nil || f.outcome["u"].Message == "" {
-			t.Errorf("%s: written without its peers: %t %v %+v", name, again, err, f.outcome)
+		if !again || err == nil || len(f.ledger.Refused()) != 1 {
+			t.Errorf("%s: written without its peers: %t %v %+v", name, again, err, f.ledger.Refused())
 		}
 		if f.addresses() != "" {
 			t.Errorf("%s: %s", name, f.addresses())
@@ -253,7 +259,7 @@ func TestNativeTakesOver(t *testing.T) {
 	label := map[string]string{setv1alpha1.LabelFromHub: "true"}
 	m := testMember(t, &v1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: plain.Namespace, Name: "r-1", Labels: label}},
 		&v1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: plain.Namespace, Name: "own"}}, &v1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", Labels: label}})
-	m.listed = true
+	m.ledger.Synced(nil)
 	if _, err := m.prune(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,17 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,6 +36,9 @@ const (
 	// exportsPause is how often it is looked whether there are ServiceExports now, exportsWait how
 	// long a stream waits for those that there are.
 	exportsPause, exportsWait = time.Minute, 10 * time.Second
+	// writtenPause is how often the EndpointSlices of exported Services without selector are read,
+	// and maxWritten of how many Services. Others change theirs too often to watch all.
+	writtenPause, maxWritten = 5 * time.Second, 100
 )
 
 // services is what is known of Services. The lock of the Member guards it.
@@ -48,10 +56,19 @@ type services struct {
 	// of this cluster are known: before, no member leaves these groups.
 	groups   map[string]policy.NamespacedName
 	complete bool
+	// written are the endpoints of exported Services without selector, which somebody has written
+	// down, as of writtenAt.
+	written   map[policy.NamespacedName][]feed.Endpoint
+	writtenAt time.Time
+	// unjudged are ServiceExports that may not say whether they are valid, version that of the kind
+	// that is followed.
+	unjudged map[policy.NamespacedName]struct{}
+	version  string
 }
 
 func newServices(f *feed.Feed, b *remote.Book) *services {
-	return &services{feed: f, book: b, all: map[policy.NamespacedName]*corev1.Service{}, exported: map[policy.NamespacedName]bool{}, groups: map[string]policy.NamespacedName{}}
+	return &services{feed: f, book: b, all: map[policy.NamespacedName]*corev1.Service{}, exported: map[policy.NamespacedName]bool{}, groups: map[string]policy.NamespacedName{},
+		written: map[policy.NamespacedName][]feed.Endpoint{}, unjudged: map[policy.NamespacedName]struct{}{}}
 }
 
 // followExports begins to follow ServiceExports, where the kind is installed. It fails where that
@@ -97,7 +114,7 @@ func (m *Member) followExports(ctx context.Context, late bool) error {
 			return failed(err)
 		}
 		m.mu.Lock()
-		m.services.followed = registration.HasSynced
+		m.services.followed, m.services.version = registration.HasSynced, version
 		m.mu.Unlock()
 		break
 	}
@@ -131,6 +148,7 @@ func (m *Member) exportChanged(o any, exported bool) {
 	if m.services.exported[name] = exported; !exported {
 		delete(m.services.exported, name)
 	}
+	m.services.judge(name)
 	m.services.export(name)
 	m.services.serve()
 	m.give()
@@ -143,16 +161,112 @@ func (s *services) update(o *corev1.Service, gone bool) {
 	if s.all[name] = o; gone {
 		delete(s.all, name)
 	}
+	s.judge(name)
 	s.export(name)
 }
 
 // export makes the feed report a Service if it is exported.
 func (s *services) export(name policy.NamespacedName) {
 	if o := s.all[name]; o != nil && s.exported[name] {
-		s.feed.PutExport(exportOf(o))
+		x := exportOf(o)
+		x.Endpoints = s.written[name]
+		s.feed.PutExport(x)
 	} else {
 		s.feed.DropExport(name)
 	}
+}
+
+// unselected are the exported Services without selector, sorted, up to the bound of reading them.
+// The caller holds the lock.
+func (s *services) unselected() []policy.NamespacedName {
+	var out []policy.NamespacedName
+	for name := range s.exported {
+		if o := s.all[name]; o != nil && len(o.Spec.Selector) == 0 && o.Spec.Type != corev1.ServiceTypeExternalName {
+			out = append(out, name)
+		}
+	}
+	slices.SortFunc(out, func(a, b policy.NamespacedName) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return out[:min(len(out), maxWritten)]
+}
+
+// readWritten reads the endpoints of exported Services without selector, if that was not done for
+// some time. What cannot be read stays as it was.
+func readWritten(ctx context.Context, m *Member) {
+	m.mu.Lock()
+	now, s := m.Clock.Now(), m.services
+	names := s.unselected()
+	due := s.complete && now.Sub(s.writtenAt) >= writtenPause
+	if due {
+		s.writtenAt = now
+		maps.DeleteFunc(s.written, func(name policy.NamespacedName, _ []feed.Endpoint) bool { return !slices.Contains(names, name) })
+	}
+	m.mu.Unlock()
+	for _, name := range names {
+		if !due {
+			return
+		}
+		var list discoveryv1.EndpointSliceList
+		err := m.Live.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name.Name})
+		if err != nil {
+			if ctx.Err() == nil {
+				m.Log.V(1).Info("The endpoints of a Service without selector cannot be read, trying again", "namespace", name.Namespace, "name", name.Name, "reason", err.Error())
+			}
+			continue
+		}
+		m.mu.Lock()
+		if next := endpointsOf(list.Items); !slices.EqualFunc(next, s.written[name], sameEndpoint) {
+			s.written[name] = next
+			s.export(name)
+			s.serve()
+			m.give()
+			wake(m.told)
+		}
+		m.mu.Unlock()
+	}
+}
+
+func sameEndpoint(a, b feed.Endpoint) bool {
+	return a.Address == b.Address && slices.Equal(a.Ports, b.Ports)
+}
+
+// endpointsOf are the endpoints in EndpointSlices that are ready, sorted by address.
+func endpointsOf(all []discoveryv1.EndpointSlice) []feed.Endpoint {
+	ports := map[netip.Addr][]feed.ServedPort{}
+	for i := range all {
+		for _, e := range all[i].Endpoints {
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				continue
+			}
+			for _, text := range e.Addresses {
+				a, err := netip.ParseAddr(text) // a name is not resolved
+				if err != nil {
+					continue
+				}
+				for _, p := range all[i].Ports {
+					if p.Port == nil {
+						continue
+					}
+					served := feed.ServedPort{Protocol: policy.TCP, Port: *p.Port}
+					if p.Protocol != nil {
+						served.Protocol = policy.Protocol(*p.Protocol)
+					}
+					if !slices.Contains(ports[a.Unmap()], served) {
+						ports[a.Unmap()] = append(ports[a.Unmap()], served)
+					}
+				}
+			}
+		}
+	}
+	var out []feed.Endpoint
+	for _, a := range slices.SortedFunc(maps.Keys(ports), netip.Addr.Compare) {
+		slices.SortFunc(ports[a], func(x, y feed.ServedPort) int {
+			return cmp.Or(strings.Compare(string(x.Protocol), string(y.Protocol)), cmp.Compare(x.Port, y.Port))
+		})
+		out = append(out, feed.Endpoint{Address: a, Ports: ports[a]})
+	}
+	return out
 }
 
 func exportOf(s *corev1.Service) *feed.Export {

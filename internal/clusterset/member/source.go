@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/feed"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -92,29 +93,29 @@ func (m *Member) hear(o any, gone bool) {
 			m.feed.DropNamespace(o.Name)
 		} else {
 			m.feed.PutNamespace(o.Name, convert.Namespace(o).Labels)
-			for uid, r := range m.outcome {
-				if r.Reason == reasonNoNamespace {
-					m.dirty[uid] = true
-					wake(m.work)
-				}
+			if m.ledger.NamespaceCame() {
+				wake(m.work)
 			}
 		}
 	case *convert.TrimmedPod:
 		e, _ := o.Entity()
-		m.hearEntity(&e, gone)
+		hearEntity(m.feed, &e, gone)
 	case *corev1.Pod:
 		e, _ := convert.Pod(o)
-		m.hearEntity(&e, gone)
+		hearEntity(m.feed, &e, gone)
 	case *corev1.Node:
 		e, _ := convert.Node(o)
-		m.hearEntity(&e, gone)
+		hearEntity(m.feed, &e, gone)
 	case *v1alpha2.ExternalEntity:
 		if plain.Is(o) {
-			m.hearRemote(o, gone)
+			if m.entities != nil { // an edit is undone
+				m.entities.Hear(o, gone)
+				wake(m.work)
+			}
 			break
 		}
 		e, _ := convert.ExternalEntity(o)
-		m.hearEntity(&e, gone)
+		hearEntity(m.feed, &e, gone)
 	case *corev1.Service:
 		m.services.update(o, gone)
 	case *cloudv1.CloudProviderAccount:
@@ -146,10 +147,22 @@ func regionsOf(a *cloudv1.CloudProviderAccount, gone bool) []string {
 	return out
 }
 
-func (m *Member) hearEntity(e *policy.Entity, gone bool) {
+func hearEntity(to *feed.Feed, e *policy.Entity, gone bool) {
 	if gone {
-		m.feed.DropEntity(e.EntityRef)
+		to.DropEntity(e.EntityRef)
 	} else {
-		m.feed.PutEntity(e)
+		to.PutEntity(e)
+	}
+}
+
+// hearOwn takes over a policy that may be this cluster's own. The caller holds the lock.
+func (m *Member) hearOwn(o client.Object, gone bool) {
+	names, changed := m.own.Hear(o, gone)
+	if names != nil {
+		m.services.note(names)
+	}
+	if changed {
+		m.annotate()
+		wake(m.work)
 	}
 }

@@ -1,10 +1,10 @@
-// Package outbox is what a hub has to tell one member in one stream: policies, the remote groups
-// that they name, and those that the member has asked for.
+// Package outbox decides what a hub sends one member in one stream: policies, the remote groups
+// that they name, and the groups that the member has asked for.
 //
-// It owns what was told, and tells the difference to what there is. A group comes before the
-// policies that name it, and goes after them. What another member has in a group is told only when
-// that member has been heard, or is on record: nobody who merely has not spoken yet looks as if he
-// had nothing.
+// It owns what was sent, and computes the difference to what there is. A group is sent before the
+// policies that name it, and removed after them. The members that another cluster has in a group
+// are sent only once that cluster has reported, or its last report is on record; so a cluster that
+// has not reported yet never looks empty.
 //
 // Everything here is pure. An Outbox is not safe for concurrent use.
 package outbox
@@ -44,7 +44,7 @@ const mostBytes = 128 << 10
 
 type key struct{ group, cluster string }
 
-// Outbox is what was told to one member.
+// Outbox is what was sent to one member.
 type Outbox struct {
 	self string
 	sent map[key][]string
@@ -88,7 +88,7 @@ const mostLog, mostLogged = 256, 50_000
 // mostFormer bounds the groups that are remembered though they are not told any more.
 const mostFormer = 10_000
 
-// New returns an Outbox for a member that was told nothing.
+// New returns an Outbox for a member that has received nothing.
 func New(self string) *Outbox {
 	return &Outbox{
 		self: self, sent: map[key][]string{}, open: map[key]bool{}, policies: map[string]*wire.Policy{}, groups: map[string]bool{},
@@ -99,7 +99,7 @@ func New(self string) *Outbox {
 // Synced reports whether all that there was to begin with has been told.
 func (o *Outbox) Synced() bool { return o.synced }
 
-// Has reports whether a policy was told.
+// Has reports whether a policy was sent.
 func (o *Outbox) Has(uid string) bool { return o.policies[uid] != nil }
 
 // Ask makes a group be told and answered anew, as a whole: the member has asked for it, and may

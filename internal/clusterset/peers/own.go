@@ -16,7 +16,7 @@ import (
 const VisibleLabel = "internal.antrea.io/visible"
 
 // Interests are the remote groups that a member's own policy names, as the member asks for them.
-// They are the same groups as those of Groups.
+// They are the same groups as in Groups.
 func Interests(p *policy.Policy) []wire.Interest {
 	var out []wire.Interest
 	each(p, func(_ string, u use, peer *policy.Peer) {

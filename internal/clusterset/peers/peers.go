@@ -1,14 +1,15 @@
-// Package peers says what a policy of the set means: for which clusters it is, and which workloads
-// of other clusters its peers name.
+// Package peers decides what a policy of the set means: for which clusters it is, and which
+// workloads of other clusters its peers name.
 //
-// A peer with the scope ClusterSet is two: what it says in this cluster, and a remote group, which
-// is all that it says in the others. Both ends give a remote group the same id, made from the
-// peer, the Namespace of its policy, and whether its rule allows: who is in a group of such rules
-// may expire. A member needs the id alone; a hub also needs the peer as it is over all clusters,
-// where a Namespace is known by its labels: its own, those of its cluster, and the name of that.
+// A peer with the scope ClusterSet has two parts: the workloads of this cluster, and a remote group
+// of the workloads of all others. Hub and member give a remote group the same id, made from the
+// peer, the Namespace of its policy, and whether its rule allows, because members of groups in such
+// rules may expire. A member needs only the id. A hub also needs the peer as a selector over all
+// clusters, where a Namespace has three kinds of labels: its own, the labels of its cluster, and
+// the cluster's name.
 //
-// A member's own policies have groups of their own, with other ids, because they mean only what the
-// other clusters let be seen. See Interest.
+// The policies that a member writes itself have groups with other ids, because these groups hold
+// only the workloads that the other clusters make visible. See Interest.
 //
 // Everything here is pure, and may be called from anywhere.
 package peers

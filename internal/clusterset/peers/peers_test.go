@@ -71,3 +71,35 @@ func TestIDs(t *testing.T) {
 		t.Error("kinds do not tell peers apart")
 	}
 }
+
+// TestServicesOfMachines: a Service in an own policy is the one of this cluster as well where Pods
+// send to it by its cluster IP, and its exported endpoints alone where nothing but machines do.
+func TestServicesOfMachines(t *testing.T) {
+	all := &policy.Selector{}
+	pods, machines, nodes := policy.AppliedTo{PodSelector: all}, policy.AppliedTo{ExternalEntitySelector: all}, policy.AppliedTo{NodeSelector: all}
+	for name, c := range map[string]struct {
+		policy, rule []policy.AppliedTo
+		set, here    bool
+	}{
+		"Pods":                    {policy: []policy.AppliedTo{pods}, here: true},
+		"machines":                {policy: []policy.AppliedTo{machines, machines}},
+		"both":                    {policy: []policy.AppliedTo{machines, pods}, here: true},
+		"Nodes":                   {policy: []policy.AppliedTo{nodes}, here: true},
+		"a group":                 {policy: []policy.AppliedTo{{Group: "g"}}, here: true},
+		"a rule for machines":     {rule: []policy.AppliedTo{machines}},
+		"nothing":                 {here: true},
+		"Pods, of the hub":        {policy: []policy.AppliedTo{pods}, set: true},
+		"either in one selection": {policy: []policy.AppliedTo{{PodSelector: all, ExternalEntitySelector: all}}, here: true},
+	} {
+		p := policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Set: c.set, AppliedTo: c.policy, Egress: []policy.Rule{{
+			Action: policy.Allow, AppliedTo: c.rule, ToServices: []policy.ServicePeer{{Namespace: "shop", Name: "db", Scope: ScopeClusterSet}},
+		}}}
+		here, remote := false, false
+		for _, s := range Localize(p).Egress[0].ToServices {
+			here, remote = here || s.RemoteGroup == "", remote || s.RemoteGroup != ""
+		}
+		if here != c.here || !remote {
+			t.Errorf("%s: here %t, want %t; in other clusters %t", name, here, c.here, remote)
+		}
+	}
+}

@@ -112,7 +112,7 @@ func Admits(p *policy.Policy, from *setv1alpha1.Cluster) (allows, other bool) {
 }
 
 // mayMeanPods reports whether a peer may mean Pods of a cluster whose Namespaces have these labels,
-// besides others that nobody asks about.
+// besides other labels that do not matter.
 func mayMeanPods(peer *policy.Peer, given map[string]string) bool {
 	if check(peer) != nil || peer.NodeSelector != nil || peer.ExternalEntitySelector != nil && peer.PodSelector == nil {
 		return false

@@ -56,7 +56,9 @@ func Services(p *policy.Policy) []Group {
 	return out
 }
 
-// servicesLocalized are the egress rules of a policy with the remote groups of Services.
+// servicesLocalized are the egress rules of a policy with the remote groups of Services. A Service
+// of an own policy is in addition the one of this cluster, exported or not, at its cluster IP; but
+// not for machines and hosts, which reach none: for them it is its exported endpoints.
 func servicesLocalized(p *policy.Policy) []policy.Rule {
 	out, whole := p.Egress, false
 	for i := range p.Egress {
@@ -67,8 +69,9 @@ func servicesLocalized(p *policy.Policy) []policy.Rule {
 			out, whole = slices.Clone(p.Egress), true
 		}
 		var all []policy.ServicePeer
+		away := p.Set || outsideCluster(p, &p.Egress[i])
 		for _, s := range p.Egress[i].ToServices {
-			if !isOfSet(s) || !p.Set {
+			if !isOfSet(s) || !away {
 				all = append(all, s)
 			}
 			if isOfSet(s) {
@@ -79,6 +82,15 @@ func servicesLocalized(p *policy.Policy) []policy.Rule {
 		out[i].ToServices = all
 	}
 	return out
+}
+
+// outsideCluster reports whether a rule applies to nothing but machines and hosts.
+func outsideCluster(p *policy.Policy, r *policy.Rule) bool {
+	to := p.AppliedTo
+	if len(r.AppliedTo) > 0 {
+		to = r.AppliedTo
+	}
+	return len(to) > 0 && !slices.ContainsFunc(to, func(a policy.AppliedTo) bool { return a.ExternalEntitySelector == nil || a.PodSelector != nil })
 }
 
 func isOfSet(s policy.ServicePeer) bool { return s.Scope == ScopeClusterSet && s.RemoteGroup == "" }

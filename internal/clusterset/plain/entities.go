@@ -71,7 +71,7 @@ type bundle struct {
 	listed bool
 }
 
-// NewEntities returns Entities of nobody.
+// NewEntities returns empty Entities.
 func NewEntities() *Entities {
 	return &Entities{
 		bundles: map[string]*bundle{}, kinds: map[string]*kind{}, home: map[string]string{}, hints: map[hint]string{},
@@ -270,8 +270,8 @@ type Step struct {
 	Gone, Loses bool
 }
 
-// Steps are the writes that are due, in order: whoever moves is there before it goes. Without
-// losses nobody goes from where he is.
+// Steps are the writes that are due, in order: an entity that moves is added before it is removed.
+// Without losses nothing is removed from where it is.
 func (x *Entities) Steps(losses bool) []Step {
 	var gain, lose, remove []Step
 	for _, name := range slices.Sorted(maps.Keys(x.dirty)) {

@@ -1,10 +1,10 @@
-// Package plain says what comes from a hub in the words of a plain Antrea Controller, which knows
-// no set: a peer of several clusters is what it says in this one, and ExternalEntities for who it
-// means in others.
+// Package plain translates what comes from a hub for a plain Antrea Controller, which knows no set:
+// a peer of several clusters becomes a peer of this one, and ExternalEntities hold its workloads in
+// the others.
 //
-// It owns what these ExternalEntities are called, what is in which, and in which order they are
-// written. It promises that a policy means the same in these words: TestPlainIsNative compares the
-// two in random worlds.
+// It owns the names and members of these ExternalEntities, and the order in which they are written.
+// It promises that a translated policy means the same: TestPlainIsNative compares the two in random
+// worlds.
 //
 // Everything here is pure. An Entities is not safe for concurrent use.
 package plain

@@ -1,5 +1,6 @@
-// Package pulse is how the two ends of a stream of the set know that the other is there: who has
-// nothing to say says so now and then, and who is silent for several times as long is gone.
+// Package pulse lets the two ends of a stream of the set notice that the other one is gone: an end
+// with nothing to send sends a heartbeat now and then, and an end that is silent for several
+// intervals counts as gone.
 //
 // It keeps nothing but what runs; everything may be called from anywhere.
 package pulse

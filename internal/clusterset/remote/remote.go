@@ -1,8 +1,8 @@
-// Package remote is what a member knows of the workloads of other clusters: the remote groups that
-// the hub has sent, and the entities that they make in the member's own engine.
+// Package remote holds what a member knows of the workloads of other clusters: the remote groups
+// that the hub has sent, and their entities in the member's own engine.
 //
-// It owns these groups. What the hub has not taken back stays: a stream that ends changes nothing,
-// and a new one that begins is compared with what is there when it has been received as a whole.
+// It owns these groups. A group stays until the hub takes it back: the end of a stream changes
+// nothing, and a new stream is compared with the groups only when it has been received as a whole.
 //
 // Everything here is pure. A Book is not safe for concurrent use.
 package remote
@@ -12,11 +12,13 @@ import (
 	"cmp"
 	"compress/gzip"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -29,13 +31,19 @@ const MostMembers = 200_000
 
 // Book holds remote groups.
 type Book struct {
-	// groups are the members by group and cluster.
-	groups map[string]map[string]map[string]struct{}
-	// holders says in which groups a member is, and of how many clusters there. texts are the
-	// members that have the same addresses and named ports as well.
-	holders map[string]holder
+	// groups are the members by group and cluster, sorted.
+	groups map[string]map[string][]number
+	// within is the group that a member is in; for a member in more than one it is inSeveral, and
+	// several has them. texts are the members that have the same addresses and named ports as well.
+	within  map[number]uint32
+	several map[number][]uint32
 	texts   map[string][]string
-	// numbers are what stands for groups in holders, and names the other way round.
+	// ids are the numbers of the members that are not an IPv4 address alone, others the members by
+	// these; free are numbers that none has any more.
+	ids    map[string]number
+	others map[number]string
+	free   []number
+	// numbers are what stands for groups in within, and names the other way round.
 	numbers map[string]uint32
 	names   map[uint32]string
 	last    uint32
@@ -53,59 +61,121 @@ type Book struct {
 // New returns an empty Book. Expires tells the groups whose members do not count after Expire.
 func New(expires func(group string) bool) *Book {
 	return &Book{
-		groups: map[string]map[string]map[string]struct{}{}, holders: map[string]holder{}, texts: map[string][]string{},
-		numbers: map[string]uint32{}, names: map[uint32]string{},
+		groups: map[string]map[string][]number{}, within: map[number]uint32{}, several: map[number][]uint32{}, texts: map[string][]string{},
+		ids: map[string]number{}, others: map[number]string{}, numbers: map[string]uint32{}, names: map[uint32]string{},
 		expires: expires, pending: map[partKey]*pendingPart{}, touched: map[string]struct{}{}, changed: map[string]struct{}{},
 	}
 }
 
-// hold is that a member is in a group, by its number, and in how many clusters.
-type hold struct{ group, clusters uint32 }
+// number is a member, in little space: there are many. An IPv4 address alone, as most are, is its
+// own number. Any other member has one from firstOther on, where the addresses are multicast
+// addresses: no member is one of these alone.
+type number uint32
 
-// holder is in which groups a member is: mostly in one. There are many of them.
-type holder struct {
-	first hold
-	more  *[]hold
+const firstOther number = 224 << 24
+
+// plain is the number of an IPv4 address alone; false for any other member.
+func plain(text string) (number, bool) {
+	a, err := netip.ParseAddr(text)
+	if err != nil || !a.Is4() {
+		return 0, false
+	}
+	raw := a.As4()
+	n := number(binary.BigEndian.Uint32(raw[:]))
+	return n, n < firstOther
 }
 
-// change counts a cluster more or less in which the member is in a group, and reports whether it is
-// in any group then.
-func (h *holder) change(group uint32, by int) bool {
-	all := []hold{}
-	if h.first.clusters > 0 {
-		all = append(all, h.first)
+// known is the number of a member; false if it has none.
+func (b *Book) known(text string) (number, bool) {
+	if n, is := plain(text); is {
+		return n, true
 	}
-	if h.more != nil {
-		all = append(all, *h.more...)
+	n, is := b.ids[text]
+	return n, is
+}
+
+// numberOf is the number of a member, which it gets if it has none.
+func (b *Book) numberOf(text string) number {
+	n, is := b.known(text)
+	if is {
+		return n
 	}
-	i := slices.IndexFunc(all, func(o hold) bool { return o.group == group })
-	if i < 0 {
-		i, all = len(all), append(all, hold{group: group})
+	if k := len(b.free); k > 0 {
+		n, b.free = b.free[k-1], b.free[:k-1]
+	} else {
+		n = firstOther + number(len(b.others))
 	}
-	if all[i].clusters = uint32(int(all[i].clusters) + by); all[i].clusters == 0 {
-		all = slices.Delete(all, i, i+1)
+	b.ids[text], b.others[n] = n, text
+	return n
+}
+
+// text is the member that has a number.
+func (b *Book) text(n number) string {
+	if n >= firstOther {
+		return b.others[n]
 	}
-	*h = holder{}
-	if len(all) > 0 {
-		h.first = all[0]
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}).String()
+}
+
+// release takes back the number of a member that is in no group.
+func (b *Book) release(n number) {
+	if n >= firstOther {
+		delete(b.ids, b.others[n])
+		delete(b.others, n)
+		b.free = append(b.free, n)
 	}
-	if len(all) > 1 {
-		more := slices.Clone(all[1:])
-		h.more = &more
+}
+
+// inSeveral stands for more than one group. No group has this number.
+const inSeveral uint32 = 0
+
+// enter notes that a member is in a group in which it was not.
+func (b *Book) enter(n number, group uint32) {
+	switch at, is := b.within[n]; {
+	case !is:
+		b.within[n] = group
+		if text := b.text(n); addressesOf(text) != text {
+			b.texts[addressesOf(text)] = append(b.texts[addressesOf(text)], text)
+		}
+	case at == inSeveral:
+		b.several[n] = append(b.several[n], group)
+	default:
+		b.within[n], b.several[n] = inSeveral, []uint32{at, group}
 	}
-	return len(all) > 0
+}
+
+// leave notes that a member is not in a group any more.
+func (b *Book) leave(n number, group uint32) {
+	if b.within[n] == inSeveral {
+		rest := slices.DeleteFunc(b.several[n], func(o uint32) bool { return o == group })
+		if b.several[n] = rest; len(rest) == 1 {
+			b.within[n] = rest[0]
+			delete(b.several, n)
+		}
+		return
+	}
+	text := b.text(n)
+	delete(b.within, n)
+	b.release(n)
+	if at := addressesOf(text); at != text {
+		b.texts[at] = slices.DeleteFunc(b.texts[at], func(o string) bool { return o == text })
+		if len(b.texts[at]) == 0 {
+			delete(b.texts, at)
+		}
+	}
 }
 
 // groupsOf calls f for each group that a member is in.
-func (b *Book) groupsOf(text string, f func(group string)) {
-	h := b.holders[text]
-	if h.first.clusters > 0 {
-		f(b.names[h.first.group])
-	}
-	if h.more != nil {
-		for _, o := range *h.more {
-			f(b.names[o.group])
+func (b *Book) groupsOf(n number, f func(group string)) {
+	at, is := b.within[n]
+	switch {
+	case !is:
+	case at == inSeveral:
+		for _, group := range b.several[n] {
+			f(b.names[group])
 		}
+	default:
+		f(b.names[at])
 	}
 }
 
@@ -158,21 +228,22 @@ func (b *Book) Apply(p *wire.Part) error {
 		return nil
 	}
 	delete(b.pending, k)
-	if next.whole {
-		for text := range now {
-			if !next.in[text] {
-				b.remove(p.Group, p.Cluster, text)
+	gone, members := map[number]bool{}, make([]number, 0, len(next.in))
+	for text, in := range next.in {
+		if in {
+			members = append(members, b.numberOf(text))
+		} else if n, known := b.known(text); known {
+			gone[n] = true
+		}
+	}
+	if !next.whole {
+		for _, n := range now {
+			if !gone[n] {
+				members = append(members, n)
 			}
 		}
 	}
-	for text, in := range next.in {
-		if in {
-			b.add(p.Group, p.Cluster, text)
-		} else {
-			b.remove(p.Group, p.Cluster, text)
-		}
-	}
-	b.know(p.Group)
+	b.become(p.Group, p.Cluster, members)
 	return nil
 }
 
@@ -192,7 +263,7 @@ func isID(id string) bool {
 // know notes a group, though it may be empty.
 func (b *Book) know(group string) {
 	if b.groups[group] == nil {
-		b.groups[group] = map[string]map[string]struct{}{}
+		b.groups[group] = map[string][]number{}
 		b.changed[group] = struct{}{}
 		b.last++
 		b.numbers[group], b.names[b.last] = b.last, group
@@ -206,47 +277,49 @@ func (b *Book) Know(group string) {
 	}
 }
 
-func (b *Book) add(group, cluster, text string) {
+// become makes these the members that a cluster has in a group.
+func (b *Book) become(group, cluster string, next []number) {
 	b.know(group)
-	part := b.groups[group][cluster]
-	if part == nil {
-		part = map[string]struct{}{}
-		b.groups[group][cluster] = part
+	slices.Sort(next)
+	next = slices.Compact(next)
+	was := b.groups[group][cluster]
+	if delete(b.groups[group], cluster); len(next) > 0 {
+		b.groups[group][cluster] = slices.Clone(next)
 	}
-	if _, there := part[text]; there {
-		return
-	}
-	part[text] = struct{}{}
-	h, known := b.holders[text]
-	if at := addressesOf(text); !known && at != text {
-		b.texts[at] = append(b.texts[at], text)
-	}
-	h.change(b.numbers[group], 1)
-	b.holders[text] = h
-	b.note(group, text)
-}
-
-func (b *Book) remove(group, cluster, text string) {
-	part := b.groups[group][cluster]
-	if _, there := part[text]; !there {
-		return
-	}
-	if delete(part, text); len(part) == 0 {
-		delete(b.groups[group], cluster)
-	}
-	h := b.holders[text]
-	if h.change(b.numbers[group], -1) {
-		b.holders[text] = h
-	} else {
-		delete(b.holders, text)
-		if at := addressesOf(text); at != text {
-			b.texts[at] = slices.DeleteFunc(b.texts[at], func(o string) bool { return o == text })
-			if len(b.texts[at]) == 0 {
-				delete(b.texts, at)
+	id := b.numbers[group]
+	for len(was)+len(next) > 0 {
+		switch {
+		case len(was) == 0 || len(next) > 0 && next[0] < was[0]:
+			b.note(group, b.text(next[0]))
+			if !b.elsewhere(group, cluster, next[0]) {
+				b.enter(next[0], id)
 			}
+			next = next[1:]
+		case len(next) == 0 || was[0] < next[0]:
+			b.note(group, b.text(was[0]))
+			if !b.elsewhere(group, cluster, was[0]) {
+				b.leave(was[0], id)
+			}
+			was = was[1:]
+		default:
+			was, next = was[1:], next[1:]
 		}
 	}
-	b.note(group, text)
+}
+
+// elsewhere reports whether another cluster has a member in a group, too.
+func (b *Book) elsewhere(group, but string, n number) bool {
+	for cluster, part := range b.groups[group] {
+		if cluster != but && has(part, n) {
+			return true
+		}
+	}
+	return false
+}
+
+func has(part []number, n number) bool {
+	_, is := slices.BinarySearch(part, n)
+	return is
 }
 
 func (b *Book) note(group, text string) {
@@ -262,10 +335,8 @@ func addressesOf(text string) string {
 
 // Forget drops a group.
 func (b *Book) Forget(group string) {
-	for cluster, part := range b.groups[group] {
-		for text := range part {
-			b.remove(group, cluster, text)
-		}
+	for cluster := range b.groups[group] {
+		b.become(group, cluster, nil)
 	}
 	if _, known := b.groups[group]; known {
 		delete(b.names, b.numbers[group])
@@ -288,12 +359,9 @@ func (b *Book) Sync(s *wire.Sync, groups []string, sent map[string]map[string]bo
 // but for those of clusters that were not heard of.
 func (b *Book) Told(group string, unheard []string, sent map[string]bool) {
 	b.Know(group)
-	for cluster, part := range b.groups[group] {
-		if cluster == own || sent[cluster] || slices.Contains(unheard, cluster) {
-			continue
-		}
-		for text := range part {
-			b.remove(group, cluster, text)
+	for cluster := range b.groups[group] {
+		if cluster != own && !sent[cluster] && !slices.Contains(unheard, cluster) {
+			b.become(group, cluster, nil)
 		}
 	}
 }
@@ -304,17 +372,11 @@ func (b *Book) Own(group string, members []string) {
 	if !isID(group) {
 		return
 	}
-	b.know(group)
-	stay := map[string]bool{}
+	var next []number
 	for _, text := range members {
-		stay[text] = true
-		b.add(group, own, text)
+		next = append(next, b.numberOf(text))
 	}
-	for text := range b.groups[group][own] {
-		if !stay[text] {
-			b.remove(group, own, text)
-		}
-	}
+	b.become(group, own, next)
 }
 
 // own is the name of this cluster's own part of a group.
@@ -333,10 +395,10 @@ func (b *Book) Expire(expired bool) {
 		return
 	}
 	b.expired = expired
-	for text := range b.holders {
-		b.groupsOf(text, func(group string) {
+	for n := range b.within {
+		b.groupsOf(n, func(group string) {
 			if b.expires(group) {
-				b.touched[addressesOf(text)] = struct{}{}
+				b.touched[addressesOf(b.text(n))] = struct{}{}
 			}
 		})
 	}
@@ -385,15 +447,21 @@ func (b *Book) Take() (Change, []string) {
 
 // is reports whether there is a member with these addresses.
 func (b *Book) is(at string) bool {
-	_, plain := b.holders[at]
-	return plain || len(b.texts[at]) > 0
+	return b.holds(at) || len(b.texts[at]) > 0
+}
+
+// holds reports whether a member is in any group.
+func (b *Book) holds(text string) bool {
+	n, known := b.known(text)
+	_, is := b.within[n]
+	return known && is
 }
 
 // Entities are all that there are, in order.
 func (b *Book) Entities() []policy.Entity {
 	all := slices.Collect(maps.Keys(b.texts))
-	for text := range b.holders {
-		if addressesOf(text) == text && len(b.texts[text]) == 0 {
+	for n := range b.within {
+		if text := b.text(n); addressesOf(text) == text && len(b.texts[text]) == 0 {
 			all = append(all, text)
 		}
 	}
@@ -409,7 +477,7 @@ func (b *Book) Entities() []policy.Entity {
 func (b *Book) entity(at string) policy.Entity {
 	e := policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindRemote, Name: at}, Labels: map[string]string{}}
 	texts := b.texts[at]
-	if _, plain := b.holders[at]; plain {
+	if b.holds(at) {
 		texts = append([]string{at}, texts...)
 	}
 	for _, text := range texts {
@@ -424,9 +492,9 @@ func (b *Book) entity(at string) policy.Entity {
 				e.Ports = append(e.Ports, port)
 			}
 		}
-		b.groupsOf(text, func(group string) {
-			_, ours := b.groups[group][own][text]
-			if ours || !b.expired || !b.expires(group) {
+		n, _ := b.known(text)
+		b.groupsOf(n, func(group string) {
+			if has(b.groups[group][own], n) || !b.expired || !b.expires(group) {
 				e.Labels[group] = ""
 			}
 		})
@@ -444,7 +512,12 @@ const mostRecord = 64 << 20
 func (b *Book) Record(group string) ([]byte, error) {
 	content := map[string][]string{}
 	for cluster, part := range b.groups[group] {
-		content[cluster] = slices.Sorted(maps.Keys(part))
+		texts := make([]string, 0, len(part))
+		for _, n := range part {
+			texts = append(texts, b.text(n))
+		}
+		slices.Sort(texts)
+		content[cluster] = texts
 	}
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)

@@ -75,12 +75,16 @@ func TestForgedClaims(t *testing.T) {
 			why: "had it first"},
 		"a Service at a machine": {change: served("db.web", "10.9.0.1"), bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Machines = []string{"10.9.0.0/16"} },
 			why: "loadBalancers"},
-		"a Service everywhere":       {change: served("db.web", "0.0.0.0"), why: "no address of a workload"},
-		"a part of no Service":       {change: served("db", "10.1.0.9"), why: "no part of a Service"},
-		"a Service without a name":   {change: served(".web", "10.1.0.9"), why: "no part of a Service"},
-		"a Service at no port":       {change: func(u *wire.Up) { served("db.web", "10.1.0.9")(u); u.Entities[0].Ports = nil }, why: "without address or port"},
-		"a Service beyond the quota": {change: served("db.web", "10.1.0.9"), bounds: func(c *setv1alpha1.Cluster) { one := int32(1); c.Spec.Limits.Entities = &one }, why: "spec.limits.entities"},
-		"no addresses at all":        {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = nil }, why: "spec.addresses.pods"},
+		"a written endpoint at another's machine": {change: served("db._at.10.2.0.9", "10.2.0.9"), bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Machines = []string{"10.2.0.0/16"} },
+			why: "had it first"},
+		"a written endpoint at nobody's": {change: served("db._at.192.0.2.1", "192.0.2.1"), why: "spec.addresses.machines"},
+		"a written endpoint at oneself":  {change: served("db._at.127.0.0.1", "127.0.0.1"), why: "no address of a workload"},
+		"a Service everywhere":           {change: served("db.web", "0.0.0.0"), why: "no address of a workload"},
+		"a part of no Service":           {change: served("db", "10.1.0.9"), why: "no part of a Service"},
+		"a Service without a name":       {change: served(".web", "10.1.0.9"), why: "no part of a Service"},
+		"a Service at no port":           {change: func(u *wire.Up) { served("db.web", "10.1.0.9")(u); u.Entities[0].Ports = nil }, why: "without address or port"},
+		"a Service beyond the quota":     {change: served("db.web", "10.1.0.9"), bounds: func(c *setv1alpha1.Cluster) { one := int32(1); c.Spec.Limits.Entities = &one }, why: "spec.limits.entities"},
+		"no addresses at all":            {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = nil }, why: "spec.addresses.pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := New()

@@ -1,9 +1,9 @@
-// Package union is what a hub knows of all its members at once: their workloads in one engine, and
-// the remote groups that are in use, by cluster.
+// Package union holds what a hub knows of all its members: their workloads in one engine, and the
+// remote groups in use, by cluster.
 //
-// It owns what members have claimed, believed or not. A member is told by the name that its
-// certificate has; what it says of other members cannot be said. What is known of a member stays
-// until it says otherwise, or until its Cluster is gone.
+// It owns the claims of members, accepted or not. The certificate names the member, and a member
+// cannot report about another one. What is known of a member stays until it reports otherwise, or
+// until its Cluster is gone.
 //
 // Everything here is pure: equal calls give equal answers. A Union is not safe for concurrent use.
 // Lists of members that it hands out never change.
@@ -52,8 +52,8 @@ type cluster struct {
 	// interests are what it has asked for, by the id of the group; granted is how many of them are.
 	interests map[string]*interest
 	granted   int
-	// claimed are regions of cloud accounts, sorted; accounts are those of them that are believed,
-	// and foreign says why one is not.
+	// claimed are regions of cloud accounts, sorted; accounts are the accepted ones of them, and
+	// foreign says why one is not.
 	claimed, accounts []string
 	foreign           string
 	// listing counts the listings; claims that an ended one did not repeat are gone. heard says
@@ -182,7 +182,7 @@ type Counts struct {
 	Heard bool
 }
 
-// New returns a Union of nobody.
+// New returns an empty Union.
 func New() *Union {
 	return &Union{
 		engine: policy.New(policy.Options{}), clusters: map[string]*cluster{},
@@ -396,6 +396,8 @@ func Words(r wire.Ref) string {
 		part := strings.TrimPrefix(r.Name, r.ServiceOf()+".")
 		if node, is := strings.CutPrefix(part, wire.PartOfNode); is {
 			part = "Node " + node
+		} else if address, is := strings.CutPrefix(part, wire.PartOfSlice); is {
+			part = "in an EndpointSlice: " + address
 		} else if part = "Pod " + part; strings.HasSuffix(part, wire.PartOfBalancers) {
 			part = "its load balancers"
 		}
@@ -683,7 +685,7 @@ func (c *cluster) serves(e *entityClaim) policy.Entity {
 	return out
 }
 
-// ref is an entity of a member among those of all. No name of a Cluster holds a slash.
+// ref is an entity of a member among the entities of all. No name of a Cluster holds a slash.
 func (c *cluster) ref(r wire.Ref) policy.EntityRef {
 	switch r.Kind {
 	case wire.Node:

@@ -1,11 +1,11 @@
-// Package wire is what a member of the set and its hub tell each other: records, one to a line, in
+// Package wire is the protocol between a member of the set and its hub: records, one to a line, in
 // JSON.
 //
-// It owns the form and its bounds, and nothing of what a record means. A member sends Up records,
-// beginning with a Hello; the hub answers with Down records, beginning with a Welcome. Whatever is
-// longer than MostLine ends the stream. A line that is no record, and a part of one that says what
-// cannot be, is refused alone: the reader is told and may go on. Fields that are not known are left
-// out, so that a newer end may say more.
+// It owns the form and its bounds, but not the meaning of a record. A member sends Up records,
+// beginning with a Hello; the hub answers with Down records, beginning with a Welcome. A line
+// longer than MostLine ends the stream. A line that is no record, or a part of a record with
+// impossible values, is refused alone: the reader gets an error and may go on. Unknown fields are
+// left out, so that a newer end may send more.
 //
 // Everything here is pure but the reading and writing of streams that are given. Records are plain
 // values.
@@ -24,12 +24,14 @@ import (
 )
 
 // Version is that of what is spoken here, Oldest the oldest that is understood. VersionInterests is
-// the first in which hubs answer interests, VersionServices the first with exported Services.
+// the first in which hubs answer interests, VersionServices the first with exported Services,
+// VersionMap the first in which members answer questions for a map.
 const (
-	Version          = 3
+	Version          = 4
 	Oldest           = 1
 	VersionInterests = 2
 	VersionServices  = 3
+	VersionMap       = 4
 )
 
 // KindServices ends the kind of a policy that names exported Services of other clusters. A member
@@ -61,12 +63,21 @@ type Hello struct {
 	// Program is the version of its program, ClusterID the uid of its Namespace kube-system.
 	Program   string `json:"program,omitempty"`
 	ClusterID string `json:"clusterID,omitempty"`
+	// Declared is what the cluster declares of itself.
+	Declared Declared `json:"declared,omitzero"`
 	// Epoch names the process that sends.
 	Epoch string `json:"epoch"`
 	// Stream is the name of the last stream of this process, Heard the sequence of the last record
 	// that it has had there: it can go on from there.
 	Stream string `json:"stream,omitempty"`
 	Heard  uint64 `json:"heard,omitempty"`
+}
+
+// Declared is what a cluster declares of itself by the About API: its name in its set, and the name
+// of the set. It is only shown.
+type Declared struct {
+	Name string `json:"name,omitempty"`
+	Set  string `json:"set,omitempty"`
 }
 
 // LabelSet gives a number to a set of labels, for what follows. A number may be given anew when
@@ -103,8 +114,8 @@ type Ref struct {
 }
 
 // The parts of a Service that are of no Pod have names that no Pod has; PartOfNode is followed by
-// the name of the Node.
-const PartOfBalancers, PartOfNode = "_lb", "_node."
+// the name of the Node, PartOfSlice by an address.
+const PartOfBalancers, PartOfNode, PartOfSlice = "_lb", "_node.", "_at."
 
 // ServiceOf is the name of the Service of which an entity is a part.
 func (r *Ref) ServiceOf() string {
@@ -136,8 +147,8 @@ type Realization struct {
 	// UID and Generation are those of the policy in the hub.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
-	// Phase and Message are those of its status in the member, Reason why it is not there. The
-	// phase of a kind without status is Unknown.
+	// Phase and Message are its status in the member, Reason why it is not there. The phase of a
+	// kind without status is Unknown.
 	Phase    string `json:"phase,omitempty"`
 	Message  string `json:"message,omitempty"`
 	Reason   string `json:"reason,omitempty"`
@@ -215,7 +226,7 @@ type Up struct {
 	Counted      []Counted     `json:"counted,omitempty"`
 	// Answers are those to questions of this stream.
 	Answers []Answer `json:"answers,omitempty"`
-	// Beat says nothing: whoever sends is there.
+	// Beat says only that the sender is there.
 	Beat bool `json:"beat,omitempty"`
 }
 
@@ -318,7 +329,8 @@ type Interest struct {
 	// Group is the id of the remote group. The hub makes it from the rest as well: where the two
 	// differ, it has not understood all.
 	Group string `json:"g"`
-	// Namespace is that of the policy, if it is in one. Egress and Allows are those of the rule.
+	// Namespace is the Namespace of the policy, if it is in one. Egress and Allows describe the
+	// rule.
 	Namespace string `json:"s,omitempty"`
 	Egress    bool   `json:"e,omitempty"`
 	Allows    bool   `json:"w,omitempty"`
@@ -357,6 +369,8 @@ type Question struct {
 	// Ingress, is to be told.
 	Flows []json.RawMessage `json:"flows,omitempty"`
 	Side  string            `json:"side,omitempty"`
+	// Map, in place of Flow, is a question for a map of the set, as package setmap has it.
+	Map json.RawMessage `json:"map,omitempty"`
 }
 
 // Answer is what the member says to it.
@@ -367,6 +381,8 @@ type Answer struct {
 	Error string          `json:"error,omitempty"`
 	// Decided is there if the question has Flows.
 	Decided *Decided `json:"decided,omitempty"`
+	// Map is there if the question has one.
+	Map json.RawMessage `json:"map,omitempty"`
 }
 
 // Taken are regions of cloud accounts that another member works on, and which one.
@@ -581,7 +597,7 @@ func (r *Ref) Check() error {
 	return checkName("entity", r.Name)
 }
 
-// Check fails unless an entity may be one, whoever's it is.
+// Check fails unless an entity may be one, of whichever member.
 func (e *Entity) Check() error {
 	if err := e.Ref.Check(); err != nil {
 		return err
@@ -699,4 +715,22 @@ func ParseRemoteMember(text string) (RemoteMember, error) {
 		return m, fmt.Errorf("%q is not as members of groups are written", shown(text))
 	}
 	return m, nil
+}
+
+// Shortened cuts a text that is long, so that it may be part of a message.
+func Shortened(s string) string {
+	if len(s) > 200 {
+		return strings.ToValidUTF8(s[:200], "") + "..."
+	}
+	return s
+}
+
+// OneLine makes one line of at most so many bytes of what can be printed of what the other end has
+// written.
+func OneLine(text string, most int) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most-3], "") + "..."
+	}
+	return text
 }

@@ -1,9 +1,8 @@
-// Package credential is what a host with an agent proves itself with: the token by which it
-// enrolls, the certificate or the token of a ServiceAccount that it then has, and how it gets and
-// renews them.
+// Package credential holds the credentials of a host with an agent: the token by which it enrolls,
+// the certificate or ServiceAccount token that it has afterwards, and how it gets and renews them.
 //
-// It is the host's side of package enroll, and knows nothing of the cluster's: what a host shows is
-// judged there. Functions keep nothing and may be called from anywhere.
+// It is the host's side of package enroll, which judges these credentials in the cluster, and
+// imports nothing of it. Functions keep nothing and may be called from anywhere.
 package credential
 
 import (

@@ -21,8 +21,8 @@ import (
 // Lifetime is how long a token lasts that an agent asks for. The API server may say less.
 const Lifetime = 7 * 24 * time.Hour
 
-// Claims are what a token of a ServiceAccount says of itself. They are not checked: whoever has the
-// token may read it.
+// Claims are what a token of a ServiceAccount says of itself. They are not checked: anyone who has
+// the token may read it.
 type Claims struct {
 	Namespace, Account string
 	Issued, Expires    time.Time

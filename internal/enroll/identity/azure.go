@@ -22,13 +22,13 @@ const azureTime = "01/02/06 15:04:05 -0700"
 type Attested struct {
 	// Subscription and VM, its vmId, are in lower case.
 	Subscription, VM string
-	// Nonce is what whoever asked for it has chosen.
+	// Nonce is what anyone who asked for it has chosen.
 	Nonce            string
 	Created, Expires time.Time
 }
 
 // Nonce binds what Azure signs to one request for a certificate: to its key, and to the token that
-// is shown with it. Nobody else can use what was signed for it, and who does not have the token can
+// is shown with it. No one else can use what was signed for it, and who does not have the token can
 // not make a machine sign what helps with it.
 func Nonce(account, secret, request string) string {
 	h := sha256.New()

@@ -1,10 +1,10 @@
-// Package identity checks what a cloud has signed about one of its virtual machines, and says which
-// one that is.
+// Package identity checks what a cloud has signed about one of its virtual machines, and returns
+// which machine that is.
 //
-// It is pure. It promises that an Instance or Attested is only what a configured certificate has
-// signed, and nothing of the rest of a Proof. It does not know whether the machine is still there,
-// nor who shows the proof: every process in the machine can have one. That of AWS names nobody it
-// is for; that of Azure has a nonce, which says what it is for.
+// It is pure. It promises that an Instance or Attested holds only what a configured certificate has
+// signed, and nothing of the rest of a Proof. It does not know whether the machine still exists,
+// nor which process shows the proof: every process in the machine can obtain one. A proof of AWS
+// names no recipient; a proof of Azure has a nonce, which binds it to one purpose.
 package identity
 
 import (
@@ -30,7 +30,8 @@ const (
 	minCurveBits = 256
 )
 
-// maxSigned bounds what is read as a signature, in bytes. Those of the clouds have 4,000 at most.
+// maxSigned bounds what is read as a signature, in bytes. Signatures of the clouds have 4,000 at
+// most.
 const maxSigned = 16 << 10
 
 // Proof is what the metadata service of a cloud tells about the machine that asks it.

@@ -1,8 +1,8 @@
-// Package agentless makes entries of the store of flows of rows that flow logs are made into.
+// Package agentless turns rows of flow logs into entries of the store of flows.
 //
 // It owns the words for what decided at a machine without an agent, and when a disagreement is
-// certain: only if what rows are judged by was so when the traffic was seen, and the other end is
-// who it was then. It promises that nothing else is called a leak or a cut.
+// certain: only if the policies, the cloud and the owner of the other address were the same when
+// the traffic was seen. It promises that nothing else is called a leak or a cut.
 //
 // Everything is pure: no I/O, no clock, no goroutines.
 package agentless

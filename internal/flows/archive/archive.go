@@ -3,8 +3,8 @@
 //
 // It owns the files whose names it has made, and no others in the folder. It promises that a file
 // is whole or not there, whenever the process ends; that the files together take no more bytes than
-// is said, the oldest going first; and that a file which cannot be read costs what is in that file,
-// and is reported. DuckDB and Athena read the columns.
+// is said, the oldest going first; and that a file which cannot be read is reported, and loses only
+// its own content. DuckDB and Athena read the columns.
 //
 // An Archive may be used from several goroutines.
 package archive

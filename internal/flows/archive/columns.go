@@ -70,7 +70,7 @@ type reading struct {
 // closed.
 func (f *file) decode(out chan<- reading, done <-chan struct{}) {
 	defer close(out)
-	say := func(x reading) bool {
+	note := func(x reading) bool {
 		select {
 		case out <- x:
 			return true
@@ -80,29 +80,29 @@ func (f *file) decode(out chan<- reading, done <-chan struct{}) {
 	}
 	defer func() { // the library panics at some files that are broken
 		if r := recover(); r != nil {
-			say(reading{err: fmt.Errorf("%s: %v", f.path, r)})
+			note(reading{err: fmt.Errorf("%s: %v", f.path, r)})
 		}
 	}()
 	in, err := os.Open(f.path)
 	if err != nil {
-		say(reading{err: err})
+		note(reading{err: err})
 		return
 	}
 	defer func() { _ = in.Close() }()
 	p, err := parquet.OpenFile(in, f.size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 	if err != nil {
-		say(reading{err: fmt.Errorf("%s: %w", f.path, err)})
+		note(reading{err: fmt.Errorf("%s: %w", f.path, err)})
 		return
 	}
 	for i, g := range p.RowGroups() {
 		d, err := decodeGroup(g)
 		switch {
-		case errors.Is(err, errOtherwise) && i > 0: // what was told cannot be taken back
+		case errors.Is(err, errOtherwise) && i > 0: // what was reported cannot be taken back
 			err = fmt.Errorf("%s: group %d is %v", f.path, i, err)
 		case err != nil:
 			err = fmt.Errorf("%s: %w", f.path, err)
 		}
-		if !say(reading{d, err}) || err != nil {
+		if !note(reading{d, err}) || err != nil {
 			return
 		}
 	}

@@ -16,9 +16,9 @@ import (
 const (
 	// slot is the time that one file is about.
 	slot = 10 * time.Minute
-	// patience is how long after a slot it is written: enforcers that could not reach the
+	// timeout is how long after a slot it is written: enforcers that could not reach the
 	// controller send what waits within that time.
-	patience = 11 * time.Minute
+	timeout = 11 * time.Minute
 	// interval is how often it is looked whether a slot is over.
 	interval = time.Minute
 )
@@ -59,10 +59,10 @@ type keeper struct {
 
 // step writes the slots that are over.
 func (k *keeper) step(now time.Time) error {
-	for until := k.written.Add(slot).Truncate(slot); !now.Before(until.Add(patience)); until = until.Add(slot) {
+	for until := k.written.Add(slot).Truncate(slot); !now.Before(until.Add(timeout)); until = until.Add(slot) {
 		if err := k.write(until); err != nil {
 			if oldest := now.UTC().Add(-live.Kept).Truncate(time.Minute); k.written.Before(oldest) {
-				k.written = oldest // nobody knows any more what was before
+				k.written = oldest // no one knows any more what was before
 			}
 			return err
 		}

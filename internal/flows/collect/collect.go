@@ -1,11 +1,10 @@
 // Package collect reads flow logs out of the storage of a cloud as they are written, and makes rows
 // of them.
 //
-// It owns which files of a bucket are read, each once, and what was left out and why. It promises
-// bounds: of files, names and bytes in one round, and of connections at once; that a file which is
-// broken, somebody else's or of the future costs that file or record and is counted; and that what
-// could not be fetched is tried again. What was read is remembered by State, which the caller may
-// keep.
+// It owns which files of a bucket are read, each once, and which are left out and why. It promises
+// bounds of files, names and bytes in one round, and of connections at once. A file or record that
+// is broken, of another account or from the future is left out alone, and counted; a file that
+// could not be fetched is tried again. State remembers what was read; the caller may keep it.
 //
 // A Collector belongs to one goroutine. Time is passed in.
 package collect
@@ -57,8 +56,8 @@ const (
 	// flow logs and hours that are.
 	lateHours  = 3
 	maxFolders = 10_000
-	// maxLacking bounds the flow logs of which it is known what they lack.
-	maxLacking = 100
+	// maxMissing bounds the flow logs of which it is known what they lack.
+	maxMissing = 100
 )
 
 // Counts say what became of files and records since the start.
@@ -133,8 +132,8 @@ type Collector struct {
 	// tries counts the attempts at files that could not be fetched.
 	tries  map[string]int
 	counts Counts
-	// lacking is what flow logs lack, by their IDs.
-	lacking map[string]Lacking
+	// missing is what flow logs lack, by their IDs.
+	missing map[string]Lacking
 	// known tells that the state is that of a former process.
 	known bool
 	begun time.Time
@@ -147,7 +146,7 @@ type Collector struct {
 // New returns a Collector. State is that of a former one, or nil: then only files that were written
 // not long before now are read. Own returns the addresses of an interface.
 func New(p Place, state []byte, own func(string) []netip.Addr, now time.Time) *Collector {
-	c := &Collector{Place: p, sum: flows.NewSummer(own, maxConnections), tries: map[string]int{}, lacking: map[string]Lacking{}, begun: now}
+	c := &Collector{Place: p, sum: flows.NewSummer(own, maxConnections), tries: map[string]int{}, missing: map[string]Lacking{}, begun: now}
 	c.known = len(state) > 0 && json.Unmarshal(state, &c.state) == nil && c.state.Read != nil
 	if !c.known {
 		c.state.Read = map[string]time.Time{}
@@ -170,23 +169,23 @@ func (c *Collector) Counts() Counts {
 
 // Lacking returns the flow logs that lack fields, by the files that were read within a day, sorted.
 func (c *Collector) Lacking() []Lacking {
-	return slices.SortedFunc(maps.Values(c.lacking), func(a, b Lacking) int { return cmp.Compare(a.Log, b.Log) })
+	return slices.SortedFunc(maps.Values(c.missing), func(a, b Lacking) int { return cmp.Compare(a.Log, b.Log) })
 }
 
 // notes what a file shows about the fields of its flow log.
-func (c *Collector) notes(o *cloud.StoredObject, lacks []string, err error) {
+func (c *Collector) notes(o *cloud.StoredObject, absent []string, err error) {
 	log := logOf(o.Name)
-	l := Lacking{Log: log, Fields: lacks, at: o.Changed}
+	l := Lacking{Log: log, Fields: absent, at: o.Changed}
 	var missing *flowlog.FieldsError
 	if errors.As(err, &missing) {
 		l.Fields, l.Useless = missing.Missing, true
 	}
-	_, known := c.lacking[log]
+	_, known := c.missing[log]
 	switch {
-	case len(l.Fields) > 0 && (known || len(c.lacking) < maxLacking):
-		c.lacking[log] = l
+	case len(l.Fields) > 0 && (known || len(c.missing) < maxMissing):
+		c.missing[log] = l
 	case err == nil: // another version of the same name
-		delete(c.lacking, log)
+		delete(c.missing, log)
 	}
 }
 
@@ -232,7 +231,7 @@ func (c *Collector) Round(ctx context.Context, s cloud.Storage, now time.Time) (
 			delete(c.state.Read, k)
 		}
 	}
-	maps.DeleteFunc(c.lacking, func(_ string, l Lacking) bool { return theirs.Sub(l.at) > window })
+	maps.DeleteFunc(c.missing, func(_ string, l Lacking) bool { return theirs.Sub(l.at) > window })
 	for k, x := range c.state.Taken {
 		if theirs.Sub(x.At) > window+time.Hour {
 			delete(c.state.Taken, k)

@@ -33,11 +33,11 @@ import (
 )
 
 const (
-	// gather is how long entries are gathered, and maxTogether how many are sent together.
-	gather      = time.Second
+	// collect is how long entries are gathered, and maxTogether how many are sent together.
+	collect     = time.Second
 	maxTogether = 1000
-	// patience bounds one attempt, and rest the pause after one that failed.
-	patience            = 10 * time.Second
+	// timeout bounds one attempt, and rest the pause after one that failed.
+	timeout             = 10 * time.Second
 	lastWords           = 2 * time.Second
 	firstRest, maxRest  = time.Second, time.Minute
 	templatesAgain      = time.Minute
@@ -72,7 +72,7 @@ func (e *Exporter) Counts() (sent, refused int64, failing bool) {
 // Run sends what comes until ctx ends.
 func (e *Exporter) Run(ctx context.Context, in <-chan *live.Entry) {
 	defer func() { _ = e.Sink.Close() }()
-	tick := e.Clock.NewTicker(gather)
+	tick := e.Clock.NewTicker(collect)
 	defer tick.Stop()
 	var batch []*live.Entry
 	for {
@@ -126,7 +126,7 @@ func (e *Exporter) last(ctx context.Context, entries []*live.Entry) {
 // send sends a batch until it is taken. It is false if ctx ends before.
 func (e *Exporter) send(ctx context.Context, batch []*live.Entry) bool {
 	for rest := firstRest; ; rest = min(2*rest, maxRest) {
-		attempt, cancel := context.WithTimeout(ctx, patience)
+		attempt, cancel := context.WithTimeout(ctx, timeout)
 		refused, err := e.Sink.Send(attempt, batch, e.Clock.Now())
 		cancel()
 		if err == nil {
@@ -262,11 +262,11 @@ func (s *OTLP) Send(ctx context.Context, entries []*live.Entry, at time.Time) (i
 	}
 	switch code := answer.StatusCode; {
 	case code == http.StatusOK || code == http.StatusNoContent || code == http.StatusAccepted:
-		var said collector.ExportLogsServiceResponse
-		if answer.Header.Get("Content-Type") != "application/x-protobuf" || proto.Unmarshal(text, &said) != nil {
+		var stated collector.ExportLogsServiceResponse
+		if answer.Header.Get("Content-Type") != "application/x-protobuf" || proto.Unmarshal(text, &stated) != nil {
 			return 0, nil
 		}
-		return int(min(max(said.GetPartialSuccess().GetRejectedLogRecords(), 0), int64(len(entries)))), nil
+		return int(min(max(stated.GetPartialSuccess().GetRejectedLogRecords(), 0), int64(len(entries)))), nil
 	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
 		return 0, fmt.Errorf("the collector answers %s", answer.Status)
 	case code == http.StatusBadRequest || code == http.StatusRequestEntityTooLarge || code == http.StatusUnprocessableEntity:

@@ -12,8 +12,8 @@ import (
 const (
 	// Standing is for how long a disagreement stands after it was seen last.
 	Standing = 10 * time.Minute
-	// maxDiffering bounds the disagreements that are known at once, and maxDifferingOfOne those
-	// of one enforcer.
+	// maxDiffering bounds the disagreements that are known at once, maxDifferingOfOne the
+	// disagreements of one enforcer.
 	maxDiffering      = 2000
 	maxDifferingOfOne = 50
 )
@@ -29,8 +29,8 @@ type Disagreement struct {
 	// First and Last are when it was reported.
 	First, Last time.Time
 	Connections int64
-	// Client, Server, Protocol and Port are those of the first connection, such that what is said
-	// of a disagreement stays the same as long as it stands.
+	// Client, Server, Protocol and Port are taken from the first connection, so that the
+	// description of a disagreement stays the same as long as it lasts.
 	Client, Server netip.Addr
 	Protocol       uint8
 	Port           uint16

@@ -11,7 +11,7 @@ import (
 type Owner struct {
 	// Kind is Pod, ExternalEntity, Node or Service.
 	Kind, Namespace, Name string
-	// Enforcer is the key of the one that enforces policies on it; empty if nobody does.
+	// Enforcer is the key of the one that enforces policies on it; empty if no one does.
 	Enforcer string
 }
 
@@ -45,7 +45,7 @@ type departed struct {
 	at      time.Time
 }
 
-// NewOwners returns Owners that know nobody.
+// NewOwners returns Owners that know no one.
 func NewOwners() *Owners {
 	return &Owners{tenures: map[netip.Addr][]tenure{}, objects: map[ref]*object{}}
 }
@@ -112,8 +112,8 @@ func (o *Owners) forget(now time.Time) {
 }
 
 // At returns the owner of an address at a time. Of several, as where networks use the same
-// addresses, it is the only one with the enforcer that asks; else nobody. A Node counts only where
-// nobody else has the address: that of its gateway is the first of its Pods' range, which some
+// addresses, it is the only one with the enforcer that asks; else no one. A Node counts only where
+// no one else has the address: that of its gateway is the first of its Pods' range, which some
 // networks give to a Pod.
 func (o *Owners) At(a netip.Addr, t time.Time, enforcer string) (Owner, bool) {
 	o.mu.Lock()

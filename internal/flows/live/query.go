@@ -250,7 +250,7 @@ func (s *Store) each(since time.Time, minutes bool, do func(*window, key, *row))
 type answer struct {
 	*filter
 	*analysis.FlowQueryStatus
-	// places are those of flows, by what is cheap to compare, and keys what they are in whole.
+	// places are the places of flows, by what is cheap to compare, and keys what they are in whole.
 	places map[nearly][]int32
 	keys   []alike
 }
@@ -320,7 +320,7 @@ func (a *answer) add(e *Entry) bool {
 	if x.Service != nil {
 		k.service = x.Service.Address
 	}
-	if a.follows { // each window is told by itself, so that whoever follows sees what was added
+	if a.follows { // each window is reported by itself, so that anyone who follows sees what was added
 		k.window = e.Start
 		x.First = metav1.NewMicroTime(e.Start)
 	}
@@ -415,8 +415,8 @@ func (f *filter) end(a netip.Addr, o Owner) analysis.FlowEnd {
 	return x
 }
 
-// takes reports whether a flow is asked for. It looks at what the caller sees alone, so that
-// nobody finds out what is hidden by asking for it.
+// takes reports whether a flow is asked for. It looks at what the caller sees alone, so that no one
+// finds out what is hidden by asking for it.
 func (f *filter) takes(x *analysis.SeenFlow) bool {
 	switch {
 	case f.Since != nil && x.Last.Before(f.Since):

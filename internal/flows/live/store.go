@@ -127,8 +127,8 @@ type row struct {
 	uncounted                                                    bool
 }
 
-// agentWords is how many of the words for how traffic differs are those of agents, which do not
-// see what a cloud drops.
+// agentWords is how many of the words for how traffic differs are the words of agents, which do
+// not see what a cloud drops.
 const agentWords = 3
 
 // The words of reports, by their numbers.

@@ -2,7 +2,7 @@ package live
 
 import analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 
-// maxTap is how many entries wait at most for whoever takes them.
+// maxTap is how many entries wait at most for anyone who takes them.
 const maxTap = 50_000
 
 // Tap returns a channel of all that is taken in from now on. What is not taken out in time is lost,

@@ -1,10 +1,9 @@
 // Package recommend writes the smallest policies that allow the traffic that was seen.
 //
-// It owns which label tells machines apart, and how rows become rules. What policies it writes are
-// staged: nothing enforces them until somebody removes the annotation. It promises that no row it
-// was given is left out in silence: whatever no rule can say is among the remarks. Whether the
-// policies cut nothing that was seen is for the caller to prove, with package judge on the same
-// rows.
+// It owns which label distinguishes machines, and how rows become rules. Its policies are staged:
+// they are enforced only once a user removes the annotation. It promises that no row is left out in
+// silence: every row that no rule can express is among the remarks. The caller proves with package
+// judge, on the same rows, that the policies cut nothing that was seen.
 //
 // Everything is pure: no I/O, no clock, no goroutines.
 package recommend
@@ -94,8 +93,8 @@ func Policies(edges []Edge, entities map[policy.EntityRef]policy.Entity, o Optio
 		out.Policies = append(out.Policies, w.write(w.groups[name]))
 	}
 	w.unseen()
-	slices.Sort(w.remarks)
-	out.Remarks = slices.Compact(w.remarks)
+	slices.Sort(w.notes)
+	out.Remarks = slices.Compact(w.notes)
 	return out
 }
 
@@ -110,7 +109,7 @@ type writer struct {
 	labels map[string]map[string]string
 	// unnamed are the machines without any label, which no selector can tell from others.
 	unnamed map[policy.EntityRef]bool
-	remarks []string
+	notes   []string
 }
 
 // group is what machines with the same labels have in common.
@@ -169,7 +168,7 @@ func (w *writer) choose() string {
 	}
 	for m := range taking {
 		for key := range w.entities[m].Labels {
-			if tells(key) {
+			if reports(key) {
 				candidates[key]++
 			}
 		}
@@ -185,8 +184,8 @@ func (w *writer) choose() string {
 	return best
 }
 
-// tells reports whether a label says what a machine is for. What the cloud numbers says nothing.
-func tells(key string) bool {
+// reports reports whether a label says what a machine is for. What the cloud numbers says nothing.
+func reports(key string) bool {
 	return !passing(key) && (strings.HasPrefix(key, cloudv1alpha1.LabelTagPrefix) || key == cloudv1alpha1.LabelCloudVMName || !strings.HasPrefix(key, cloudv1alpha1.LabelPrefix))
 }
 
@@ -377,8 +376,8 @@ func (w *writer) rules(g *group, d cloud.Direction) []v1beta1.Rule {
 		if at.direction != d {
 			continue
 		}
-		if !said(at.protocol) {
-			w.remark("%s: protocol %d cannot be said by a policy, and is not allowed", nameOf(g), at.protocol)
+		if !stated(at.protocol) {
+			w.note("%s: protocol %d cannot be said by a policy, and is not allowed", nameOf(g), at.protocol)
 			continue
 		}
 		list := w.widened(g, at, slices.SortedFunc(maps.Keys(seen), comparePeers))
@@ -419,7 +418,7 @@ func sortKey(r *v1beta1.Rule) string {
 	return "z"
 }
 
-func said(protocol uint8) bool {
+func stated(protocol uint8) bool {
 	return protocol == cloud.TCP || protocol == cloud.UDP || protocol == cloud.SCTP || protocol == cloud.ICMP || protocol == cloud.ICMPv6
 }
 
@@ -454,7 +453,7 @@ func (w *writer) widened(g *group, at traffic, list []peer) []peer {
 		if count[v4] <= MostAddresses {
 			continue
 		}
-		w.remark("%s: %s is open to everybody in the Internet: %d addresses were seen, and --outside names ranges", nameOf(g), at, count[v4])
+		w.note("%s: %s is open to everybody in the Internet: %d addresses were seen, and --outside names ranges", nameOf(g), at, count[v4])
 		list = slices.DeleteFunc(list, func(p peer) bool { return p.kind == 0 && p.block.Addr().Is4() == v4 })
 		list = append(list, peer{block: everybody})
 	}
@@ -482,8 +481,8 @@ func (w *writer) peer(p peer) v1beta1.NetworkPolicyPeer {
 	return out
 }
 
-func (w *writer) remark(format string, args ...any) {
-	w.remarks = append(w.remarks, fmt.Sprintf(format, args...))
+func (w *writer) note(format string, args ...any) {
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
 // maxUnseen bounds how many machines are named of which nothing was seen.
@@ -492,7 +491,7 @@ const maxUnseen = 10
 // unseen says which machines no policy isolates: nothing was seen of them, or they have no label.
 func (w *writer) unseen() {
 	for _, m := range slices.SortedFunc(maps.Keys(w.unnamed), compareRefs) {
-		w.remark("%s has no label that a policy could select it by: no policy is written for it", m.Name)
+		w.note("%s has no label that a policy could select it by: no policy is written for it", m.Name)
 	}
 	seen := map[policy.EntityRef]bool{}
 	for _, g := range w.groups {
@@ -517,6 +516,6 @@ func (w *writer) unseen() {
 		if more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		w.remark("nothing was seen of %s: no policy is written for them", text)
+		w.note("nothing was seen of %s: no policy is written for them", text)
 	}
 }

@@ -1,11 +1,12 @@
-// Package egress decides where the process connects to when somebody else has chosen the address.
+// Package egress decides which addresses the process may connect to where a tenant has chosen the
+// address.
 //
 // It owns the rules that an operator gives (names of hosts, ranges of addresses, this machine), the
-// check of a URL by them, and a dialer that checks the address again at the moment of connecting. A
-// name that leads elsewhere after it was checked leads nowhere: of a host that is not named, the
-// address decides, and it is the address that the connection is made to. The addresses at which
-// clouds give machines their credentials are refused unless a rule names them, and so are the other
-// forms in which an address of IPv6 stands for one of these.
+// check of a URL by them, and a dialer that checks the address again at the moment of connecting.
+// For a host that no rule names, the rules judge the very address that the connection is made to,
+// so a name that resolves differently after the check leads nowhere. The addresses at which clouds
+// give machines their credentials are refused unless a rule names them, and so are the IPv6
+// addresses that embed one of these.
 //
 // Rules are immutable and safe for concurrent use.
 package egress

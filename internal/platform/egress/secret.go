@@ -7,7 +7,7 @@ import (
 )
 
 // secrets are where clouds tell machines their credentials: link-local addresses, which most of
-// them use, and the others that are known. A rule lets nobody there that is about more.
+// them use, and the others that are known. A rule lets no one there that is about more.
 func secrets() []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range []string{
@@ -26,7 +26,7 @@ func secrets() []netip.Prefix {
 func secret(a netip.Addr) bool { return secretBits(a) > 0 }
 
 // secretBits is how long the prefix of a rule must be to mean an address: as long as the range of
-// secrets that it is in, or all of it where it stands for one of IPv4 that is; 0 for others.
+// secrets that it is in, or all of it where it represents one of IPv4 that is; 0 for others.
 func secretBits(a netip.Addr) int {
 	for _, p := range secrets() {
 		if p.Contains(a) {

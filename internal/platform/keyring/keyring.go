@@ -1,9 +1,9 @@
 // Package keyring keeps lists of keys: the first signs or encrypts, all of them verify or decrypt.
 //
 // A Ring is a value: it is changed by making another one, and written as a whole, so that a process
-// that is killed in between leaves the old list or the new one. A Kind says what keys are made of;
-// where in a Secret a list is says package vault. The package promises that a key is never shown
-// and never part of an error. It keeps nothing, and everything may be used from anywhere.
+// that is killed in between leaves the old list or the new one. A Kind is the kind of key in a
+// list; package vault knows where in a Secret a list is. The package promises that a key is never
+// shown and never part of an error. It keeps nothing, and everything may be used from anywhere.
 package keyring
 
 import (

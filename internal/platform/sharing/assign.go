@@ -12,14 +12,14 @@ func ShardOf(key string, n int) int {
 
 // Assign returns the seat that is to hold each of n shards: the one with the highest hash together
 // with the shard. The order of seats does not matter; without seats the names are empty.
-func Assign(n int, seats []string) []string {
+func Assign(n int, slots []string) []string {
 	out := make([]string, n)
 	for shard := range out {
 		var best uint64
-		for _, seat := range seats {
-			h := digest("seat", seat, string(binary.BigEndian.AppendUint64(nil, uint64(shard))))
-			if out[shard] == "" || h > best || h == best && seat < out[shard] {
-				out[shard], best = seat, h
+		for _, slot := range slots {
+			h := digest("seat", slot, string(binary.BigEndian.AppendUint64(nil, uint64(shard))))
+			if out[shard] == "" || h > best || h == best && slot < out[shard] {
+				out[shard], best = slot, h
 			}
 		}
 	}

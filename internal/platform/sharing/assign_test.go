@@ -18,32 +18,32 @@ func TestAssign(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
 		const shards = 64
-		var seats []string
+		var slots []string
 		for i := range 8 {
 			if rng.IntN(2) == 0 {
-				seats = append(seats, fmt.Sprintf("seat-%d", i))
+				slots = append(slots, fmt.Sprintf("seat-%d", i))
 			}
 		}
-		before := Assign(shards, seats)
-		shuffled := slices.Clone(seats)
+		before := Assign(shards, slots)
+		shuffled := slices.Clone(slots)
 		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if !slices.Equal(before, Assign(shards, shuffled)) {
-			t.Fatalf("the order of %v counts", seats)
+			t.Fatalf("the order of %v counts", slots)
 		}
 		count := map[string]int{}
 		for _, s := range before {
 			count[s]++
-			if len(seats) > 0 && !slices.Contains(seats, s) {
-				t.Fatalf("%v: %q", seats, s)
+			if len(slots) > 0 && !slices.Contains(slots, s) {
+				t.Fatalf("%v: %q", slots, s)
 			}
 		}
 		for s, n := range count {
-			if len(seats) > 1 && n > 2*shards/len(seats) {
-				t.Errorf("%v: %s has %d of %d", seats, s, n, shards)
+			if len(slots) > 1 && n > 2*shards/len(slots) {
+				t.Errorf("%v: %s has %d of %d", slots, s, n, shards)
 			}
 		}
 		came := fmt.Sprintf("new-%d", rng.IntN(1000))
-		after, moved := Assign(shards, append(slices.Clone(seats), came)), 0
+		after, moved := Assign(shards, append(slices.Clone(slots), came)), 0
 		for i := range after {
 			if after[i] != before[i] {
 				if moved++; after[i] != came {
@@ -51,8 +51,8 @@ func TestAssign(t *testing.T) {
 				}
 			}
 		}
-		if most := 2 * shards / (len(seats) + 1); moved > most && len(seats) > 0 {
-			t.Errorf("%d shards moved when one came to %d seats", moved, len(seats))
+		if most := 2 * shards / (len(slots) + 1); moved > most && len(slots) > 0 {
+			t.Errorf("%d shards moved when one came to %d seats", moved, len(slots))
 		}
 	}
 }

@@ -69,16 +69,16 @@ func (k *Kube) Seats(ctx context.Context) ([]Seat, error) {
 	}
 	out := make([]Seat, 0, len(list.Items))
 	for i := range list.Items {
-		out = append(out, seatOf(&list.Items[i]))
+		out = append(out, slotOf(&list.Items[i]))
 	}
 	slices.SortFunc(out, func(a, b Seat) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
-// seatOf reads a seat. A sequence that is not as it was written is another one than before, so it
+// slotOf reads a seat. A sequence that is not as it was written is another one than before, so it
 // counts as if its process had just moved; one that cannot be read of a process that is gone leaves
 // that one out, which then counts as gone only when that has been so for a lease.
-func seatOf(l *coordinationv1.Lease) Seat {
+func slotOf(l *coordinationv1.Lease) Seat {
 	s := Seat{Name: l.Name, Version: l.ResourceVersion, Address: l.Annotations[addressKey]}
 	if l.Spec.HolderIdentity != nil {
 		s.Epoch = *l.Spec.HolderIdentity
@@ -163,7 +163,7 @@ func sum(lines string) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// Nobody is written as "-".
+// No one is written as "-".
 func quote(epoch string) string {
 	if epoch == "" {
 		return "-"

@@ -124,8 +124,8 @@ func TestDamageStopsNobodyForLong(t *testing.T) {
 		t.Errorf("shared again after %s, which is less than a lease", took)
 	}
 	store.version++
-	i := slices.IndexFunc(store.seats, func(s Seat) bool { return s.Epoch == "b" })
-	store.seats[i] = Seat{Name: store.seats[i].Name, Version: fmt.Sprint(store.version)}
+	i := slices.IndexFunc(store.slots, func(s Seat) bool { return s.Epoch == "b" })
+	store.slots[i] = Seat{Name: store.slots[i].Name, Version: fmt.Sprint(store.version)}
 	if took := until(2*times.Lease, "after b's seat was deleted", func() bool { return len(a.holds()) == testShards }, a); took < times.Lease {
 		t.Errorf("a took what b held after %s, which is less than a lease", took)
 	}

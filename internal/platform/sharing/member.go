@@ -26,9 +26,9 @@ func TimesFor(lease time.Duration) Times {
 	return Times{Lease: lease, Fence: lease * 5 / 8, Period: lease * 3 / 16}
 }
 
-// patience is how long requests on their way that change something are waited for when a shard is
+// timeout is how long requests on their way that change something are waited for when a shard is
 // given up.
-const patience = 5 * time.Second
+const timeout = 5 * time.Second
 
 // ErrNotHeld is the error of Pass for what this process may not do now.
 var ErrNotHeld = errors.New("another replica works on this by now, or this one cannot show the others that it lives")
@@ -45,8 +45,8 @@ type Options struct {
 	Times  Times
 	Clock  clock.WithTicker
 	Log    logr.Logger
-	// Barred says why nobody may share now, although the seats would let him; empty if nothing
-	// speaks against it. It is told the epochs of those that sit.
+	// Barred says why no one may share now, although the seats would let him; empty if nothing
+	// speaks against it. It is given the epochs of those that sit.
 	Barred func(ctx context.Context, living []string) (why string, err error)
 	// Gained and Lost are called when shards have become this process's, or are about to be no
 	// more. They must not block.
@@ -68,12 +68,12 @@ type Member struct {
 	watch watch
 
 	// Only Start's goroutine uses these.
-	seat    Seat
+	slot    Seat
 	counted uint64
 	// returned is when it took the seat, if it has lost one before. It takes no shard for a lease
 	// then: others may not know yet that it sits again.
 	returned time.Time
-	lostSeat bool
+	lostSlot bool
 	barred   string
 	failing  string
 	// unknown is when the first reading had ended that showed a table of this version, which does
@@ -85,7 +85,7 @@ type Member struct {
 	// trusted is when the last renewal began that succeeded, and agreed when the last reading of a
 	// table began that bears out what is held; zero while there is none.
 	trusted, agreed time.Time
-	held            map[int]*holding
+	kept            map[int]*holding
 	// known is what the seats have last told, notes those of the table.
 	known known
 	// wake has room for one token: there is a reason to look before the time.
@@ -128,7 +128,7 @@ func New(o Options) (*Member, error) {
 	if t := o.Times; t.Period <= 0 || t.Fence < 2*t.Period || t.Lease < t.Fence*3/2 {
 		return nil, fmt.Errorf("sharing: a renewal every %s, trust for %s and a lease of %s leave no room for delays", t.Period, t.Fence, t.Lease)
 	}
-	return &Member{Options: o, watch: watch{lease: o.Times.Lease}, held: map[int]*holding{}, wake: make(chan struct{}, 1),
+	return &Member{Options: o, watch: watch{lease: o.Times.Lease}, kept: map[int]*holding{}, wake: make(chan struct{}, 1),
 		known: known{wanted: map[string]string{}}}, nil
 }
 
@@ -140,7 +140,7 @@ func (m *Member) Start(ctx context.Context) error {
 	defer end()
 	guarding.Go(func() { m.guard(guard) })
 	for {
-		m.tell(ctx, m.step(ctx))
+		m.report(ctx, m.step(ctx))
 		select {
 		case <-ctx.Done():
 			m.leave(context.WithoutCancel(ctx))
@@ -151,8 +151,8 @@ func (m *Member) Start(ctx context.Context) error {
 	}
 }
 
-// tell logs an error of a step, once for each reason.
-func (m *Member) tell(ctx context.Context, err error) {
+// report logs an error of a step, once for each reason.
+func (m *Member) report(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		m.failing = ""
 		return
@@ -170,7 +170,7 @@ func (m *Member) step(ctx context.Context) error {
 	if err := m.renew(ctx); err != nil {
 		return err
 	}
-	// The table first: whoever it names had a seat before the seats are read.
+	// The table first: anyone who it names had a seat before the seats are read.
 	begun := m.Clock.Now()
 	t, err := m.Store.Table(ctx)
 	if err != nil {
@@ -180,7 +180,7 @@ func (m *Member) step(ctx context.Context) error {
 	if err := m.look(ctx); err != nil {
 		return err
 	}
-	if m.seat.Name == "" {
+	if m.slot.Name == "" {
 		return m.sit(ctx)
 	}
 	if !stands {
@@ -199,16 +199,16 @@ var errUnknown = errors.New("the table of who holds what is absent or damaged; w
 // agree gives up at once what a table that was read does not bear out. It reports whether the table
 // can be worked with: one that does not tell who holds what might hide a holder who has not seen it
 // yet. He trusts what he has read for no longer than his seat, so when such a table has stood for a
-// whole lease, nobody holds anything.
+// whole lease, no one holds anything.
 func (m *Member) agree(begun time.Time, t Table) bool {
 	now := m.Clock.Now()
 	m.mu.Lock()
 	lapsed := !m.fresh(now)
 	var lost []int
-	for shard, h := range m.held {
+	for shard, h := range m.kept {
 		if lapsed || t.Unknown || shard >= len(t.Shards) || t.Shards[shard].Holder != m.Epoch {
 			h.end()
-			delete(m.held, shard)
+			delete(m.kept, shard)
 			lost = append(lost, shard)
 		}
 	}
@@ -230,10 +230,10 @@ func (m *Member) agree(begun time.Time, t Table) bool {
 // clear takes processes that are dead from their seats, so that who comes later need not wait until
 // he has seen that himself. One of the living does.
 func (m *Member) clear(ctx context.Context) error {
-	if living := m.watch.living(); len(living) == 0 || living[0] != m.seat.Name {
+	if living := m.watch.living(); len(living) == 0 || living[0] != m.slot.Name {
 		return nil
 	}
-	for _, s := range m.watch.seats {
+	for _, s := range m.watch.slots {
 		if s.Epoch == "" || m.watch.alive(s) {
 			continue
 		}
@@ -253,10 +253,10 @@ func (m *Member) count() uint64 {
 
 // renew renews the seat.
 func (m *Member) renew(ctx context.Context) error {
-	if m.seat.Name == "" {
+	if m.slot.Name == "" {
 		return nil
 	}
-	next := m.seat
+	next := m.slot
 	next.Sequence = m.count()
 	begun := m.Clock.Now()
 	version, err := m.Store.PutSeat(ctx, next)
@@ -267,7 +267,7 @@ func (m *Member) renew(ctx context.Context) error {
 		return fmt.Errorf("renew seat %s: %w", next.Name, err)
 	}
 	next.Version = version
-	m.seat = next
+	m.slot = next
 	m.trust(begun)
 	return nil
 }
@@ -275,19 +275,19 @@ func (m *Member) renew(ctx context.Context) error {
 // overtaken finds out what became of the seat: somebody has edited it, an answer was lost, or it is
 // somebody else's by now.
 func (m *Member) overtaken(ctx context.Context) error {
-	seats, err := m.Store.Seats(ctx)
+	slots, err := m.Store.Seats(ctx)
 	if err != nil {
 		return err
 	}
-	for _, s := range seats {
-		if s.Name == m.seat.Name && s.Epoch == m.Epoch {
-			m.seat.Version = s.Version
+	for _, s := range slots {
+		if s.Name == m.slot.Name && s.Epoch == m.Epoch {
+			m.slot.Version = s.Version
 			m.again()
 			return fmt.Errorf("seat %s: %w", s.Name, ErrOvertaken)
 		}
 	}
-	m.Log.Info("The seat of this replica is another's by now; it looks for a new one", "seat", m.seat.Name)
-	m.seat, m.lostSeat = Seat{}, true
+	m.Log.Info("The seat of this replica is another's by now; it looks for a new one", "seat", m.slot.Name)
+	m.slot, m.lostSlot = Seat{}, true
 	m.drop()
 	return nil
 }
@@ -305,7 +305,7 @@ func (m *Member) trust(begun time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.trusted = begun
-	m.known.sequence = m.seat.Sequence
+	m.known.sequence = m.slot.Sequence
 }
 
 // fresh reports whether what is held is to be trusted at a time: by the last renewal, and by the
@@ -334,11 +334,11 @@ func (m *Member) recent(begun, now time.Time) bool {
 func (m *Member) drop() {
 	m.mu.Lock()
 	var lost []int
-	for shard, h := range m.held {
+	for shard, h := range m.kept {
 		h.end()
 		lost = append(lost, shard)
 	}
-	m.held = map[int]*holding{}
+	m.kept = map[int]*holding{}
 	m.mu.Unlock()
 	if len(lost) > 0 && m.Lost != nil {
 		slices.Sort(lost)
@@ -362,7 +362,7 @@ func (m *Member) guard(ctx context.Context) {
 func (m *Member) expire() time.Duration {
 	m.mu.Lock()
 	wait, lapsed := m.Times.Fence/4, false
-	if len(m.held) > 0 {
+	if len(m.kept) > 0 {
 		now := m.Clock.Now()
 		if lapsed = !m.fresh(now); !lapsed {
 			wait = max(m.Times.Fence-max(now.Sub(m.trusted), now.Sub(m.agreed)), time.Millisecond)
@@ -379,11 +379,11 @@ func (m *Member) expire() time.Duration {
 // look reads the seats.
 func (m *Member) look(ctx context.Context) error {
 	from := m.Clock.Now()
-	seats, err := m.Store.Seats(ctx)
+	slots, err := m.Store.Seats(ctx)
 	if err != nil {
 		return fmt.Errorf("read the seats of the replicas: %w", err)
 	}
-	m.watch.saw(from, m.Clock.Now(), seats)
+	m.watch.saw(from, m.Clock.Now(), slots)
 	fellows := map[string]uint64{}
 	var past []Past
 	known := func(p Past) {
@@ -393,7 +393,7 @@ func (m *Member) look(ctx context.Context) error {
 			past[i].Sequence = max(past[i].Sequence, p.Sequence)
 		}
 	}
-	for _, s := range seats {
+	for _, s := range slots {
 		if s.Epoch != "" {
 			known(Past{s.Epoch, s.Sequence})
 			if m.watch.alive(s) && m.watch.moved[s.Epoch] {
@@ -412,10 +412,9 @@ func (m *Member) look(ctx context.Context) error {
 
 // sit takes a seat.
 func (m *Member) sit(ctx context.Context) error {
-	for _, s := range m.watch.seats {
+	for _, s := range m.watch.slots {
 		if s.Epoch == m.Epoch { // the answer was lost; it is renewed, and then trusted
-			m.seat = s
-			m.sitsAgain()
+			m.seated(s)
 			m.again()
 			return nil
 		}
@@ -432,19 +431,19 @@ func (m *Member) sit(ctx context.Context) error {
 		return fmt.Errorf("take seat %s: %w", s.Name, err)
 	}
 	s.Version = version
-	m.seat = s
-	m.sitsAgain()
-	m.Log.Info("This replica shares the work", "seat", s.Name, "epoch", s.Epoch)
+	m.seated(s)
 	m.trust(begun)
 	m.again()
 	return nil
 }
 
-// sitsAgain notes when a seat was taken that is not the first one.
-func (m *Member) sitsAgain() {
-	if m.lostSeat {
+// seated notes which seat this replica has, and when it took one that is not its first.
+func (m *Member) seated(s Seat) {
+	m.slot = s
+	if m.lostSlot {
 		m.returned = m.Clock.Now()
 	}
+	m.Log.Info("This replica shares the work", "seat", s.Name, "epoch", s.Epoch)
 }
 
 // again makes the next step come at once.
@@ -466,8 +465,8 @@ func (m *Member) share(ctx context.Context, t Table) error {
 		return err
 	}
 	mine := m.holds()
-	d := m.watch.decide(m.seat.Name, m.Epoch, t, mine)
-	if m.lostSeat && m.trustedSince(m.returned) < m.Times.Lease {
+	d := m.watch.decide(m.slot.Name, m.Epoch, t, mine)
+	if m.lostSlot && m.trustedSince(m.returned) < m.Times.Lease {
 		d.take = nil
 	}
 	if barred {
@@ -502,13 +501,13 @@ func (m *Member) share(ctx context.Context, t Table) error {
 	return m.settle(ctx, next, d.take)
 }
 
-// isBarred asks Barred, and tells of changes.
+// isBarred asks Barred, and reports changes.
 func (m *Member) isBarred(ctx context.Context) (bool, error) {
 	if m.Barred == nil {
 		return false, nil
 	}
 	var epochs []string
-	for _, s := range m.watch.seats {
+	for _, s := range m.watch.slots {
 		if m.watch.alive(s) {
 			epochs = append(epochs, s.Epoch)
 		}
@@ -531,7 +530,7 @@ func (m *Member) holds() map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[int]bool{}
-	for shard := range m.held {
+	for shard := range m.kept {
 		out[shard] = true
 	}
 	return out
@@ -542,7 +541,7 @@ func (m *Member) close(shards []int) {
 	var lost []int
 	m.mu.Lock()
 	for _, shard := range shards {
-		if h := m.held[shard]; h != nil && !h.closing {
+		if h := m.kept[shard]; h != nil && !h.closing {
 			h.closing, h.since = true, m.Clock.Now()
 			lost = append(lost, shard)
 		}
@@ -559,11 +558,11 @@ func (m *Member) emptied() map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[int]bool{}
-	for shard, h := range m.held {
+	for shard, h := range m.kept {
 		if !h.closing {
 			continue
 		}
-		if h.changes > 0 && m.Clock.Since(h.since) < patience {
+		if h.changes > 0 && m.Clock.Since(h.since) < timeout {
 			continue
 		}
 		h.end()
@@ -615,14 +614,14 @@ func (m *Member) settle(ctx context.Context, t Table, taken []int) error {
 	}
 	m.mu.Lock()
 	m.known.notes = t.Notes
-	for shard, h := range m.held {
+	for shard, h := range m.kept {
 		if t.Shards[shard].Holder != m.Epoch {
 			h.end()
-			delete(m.held, shard)
+			delete(m.kept, shard)
 		}
 	}
 	for _, shard := range taken {
-		m.held[shard] = &holding{term: Term{Before: t.Shards[shard].Before, Proven: proven[shard]}, ways: map[*bool]context.CancelCauseFunc{}}
+		m.kept[shard] = &holding{term: Term{Before: t.Shards[shard].Before, Proven: proven[shard]}, ways: map[*bool]context.CancelCauseFunc{}}
 	}
 	m.mu.Unlock()
 	if len(taken) > 0 {
@@ -639,7 +638,7 @@ func (m *Member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, m.Times.Fence)
 	defer cancel()
 	m.close(slices.Collect(maps.Keys(m.holds())))
-	for m.seat.Name != "" && ctx.Err() == nil {
+	for m.slot.Name != "" && ctx.Err() == nil {
 		if m.free(ctx) {
 			return
 		}
@@ -651,7 +650,7 @@ func (m *Member) leave(ctx context.Context) {
 	m.drop()
 }
 
-// free writes that nothing is held and nobody sits; false if something is still on its way or has
+// free writes that nothing is held and no one sits; false if something is still on its way or has
 // failed.
 func (m *Member) free(ctx context.Context) bool {
 	mine := m.holds()
@@ -668,8 +667,8 @@ func (m *Member) free(ctx context.Context) bool {
 		}
 	}
 	m.drop()
-	if _, err := m.Store.PutSeat(ctx, m.seat.left()); err == nil {
-		m.seat = Seat{}
+	if _, err := m.Store.PutSeat(ctx, m.slot.left()); err == nil {
+		m.slot = Seat{}
 		return true
 	}
 	return m.overtaken(ctx) == nil
@@ -682,7 +681,7 @@ func (m *Member) Shard(key string) int { return ShardOf(key, m.Shards) }
 func (m *Member) Holds(key string) (Term, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.held[m.Shard(key)]
+	h := m.kept[m.Shard(key)]
 	if h == nil || h.closing || !m.fresh(m.Clock.Now()) {
 		return Term{}, false
 	}
@@ -693,7 +692,7 @@ func (m *Member) Holds(key string) (Term, bool) {
 func (m *Member) Mine(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.held[m.Shard(key)]
+	h := m.kept[m.Shard(key)]
 	return h != nil && !h.closing
 }
 
@@ -713,7 +712,7 @@ func (m *Member) Trusted() error {
 func (m *Member) Pass(ctx context.Context, key string, changes bool) (_ context.Context, done func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.held[m.Shard(key)]
+	h := m.kept[m.Shard(key)]
 	if h == nil || h.closing || !m.fresh(m.Clock.Now()) {
 		return nil, nil, ErrNotHeld
 	}
@@ -746,7 +745,7 @@ func (m *Member) Sequence() uint64 {
 
 // Line are all processes that the seats know, living and gone, each once, as far as it had counted
 // when the seats were last read: one that has lost a seat and sits again stands there several
-// times. Fellows are those of them that live, as was seen from here.
+// times. Fellows are the members of them that live, as was seen from here.
 func (m *Member) Line() (line []Past, fellows map[string]uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

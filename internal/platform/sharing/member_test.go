@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/nephele-io/nephele/internal/seed"
@@ -25,7 +27,7 @@ const goldenShard = 10
 // memory is a Store in which anything may happen during a call: others work, time goes by, the call
 // fails before or after it took effect.
 type memory struct {
-	seats   []Seat
+	slots   []Seat
 	table   Table
 	version int
 	during  func()
@@ -33,10 +35,10 @@ type memory struct {
 	away map[string]bool
 }
 
-func newMemory(seats int) *memory {
+func newMemory(slots int) *memory {
 	m := &memory{during: func() {}, away: map[string]bool{}}
-	for i := range seats {
-		m.seats = append(m.seats, Seat{Name: fmt.Sprintf("seat-%d", i), Version: "0"})
+	for i := range slots {
+		m.slots = append(m.slots, Seat{Name: fmt.Sprintf("seat-%d", i), Version: "0"})
 	}
 	return m
 }
@@ -52,7 +54,7 @@ func (m *memory) damage(rng *rand.Rand) {
 		}
 		return
 	}
-	s := &m.seats[rng.IntN(len(m.seats))]
+	s := &m.slots[rng.IntN(len(m.slots))]
 	*s = Seat{Name: s.Name, Version: fmt.Sprint(m.version)}
 }
 
@@ -73,26 +75,26 @@ func (e end) call(do func() error) error {
 	}
 	err := do()
 	e.during()
-	if e.rng != nil && e.rng.IntN(50) == 0 {
-		return errAway
+	if e.away[e.who] || e.rng != nil && e.rng.IntN(50) == 0 {
+		return errAway // the answer is lost
 	}
 	return err
 }
 
 func (e end) Seats(context.Context) (out []Seat, err error) {
-	err = e.call(func() error { out = slices.Clone(e.seats); return nil })
+	err = e.call(func() error { out = slices.Clone(e.slots); return nil })
 	return out, err
 }
 
 func (e end) PutSeat(_ context.Context, s Seat) (version string, err error) {
 	err = e.call(func() error {
-		i := slices.IndexFunc(e.seats, func(o Seat) bool { return o.Name == s.Name })
-		if e.seats[i].Version != s.Version {
+		i := slices.IndexFunc(e.slots, func(o Seat) bool { return o.Name == s.Name })
+		if e.slots[i].Version != s.Version {
 			return ErrOvertaken
 		}
 		e.version++
 		s.Version = fmt.Sprint(e.version)
-		e.seats[i], version = s, s.Version
+		e.slots[i], version = s, s.Version
 		return nil
 	})
 	return version, err
@@ -338,7 +340,7 @@ func TestHandOver(t *testing.T) {
 			t.Fatalf("b holds %d of %d after %s", holds(b), testShards, clk.Since(died))
 		}
 	}
-	for shard, h := range b.held {
+	for shard, h := range b.kept {
 		if !h.term.Proven {
 			t.Errorf("shard %d: %+v", shard, h.term)
 		}
@@ -352,7 +354,7 @@ func TestHandOver(t *testing.T) {
 	if holds(c) != testShards {
 		t.Fatalf("c holds %d", holds(c))
 	}
-	for shard, h := range c.held {
+	for shard, h := range c.kept {
 		if h.term.Before != "b" || h.term.Proven {
 			t.Errorf("shard %d: %+v", shard, h.term)
 		}
@@ -363,7 +365,7 @@ func TestHandOver(t *testing.T) {
 	c.leave(t.Context())
 	d := newTestMember(t, store, "d", clk, nil)
 	run(d, 3)
-	if holds(d) != testShards || store.table.Shards[0].Before != "c" || !d.held[0].term.Proven {
+	if holds(d) != testShards || store.table.Shards[0].Before != "c" || !d.kept[0].term.Proven {
 		t.Errorf("after an orderly end d holds %d, %+v", holds(d), store.table.Shards[0])
 	}
 }
@@ -404,7 +406,7 @@ func TestLineHasEachOnce(t *testing.T) {
 		t.Errorf("%v, want %v", of, want)
 	}
 	times := 0
-	for _, s := range store.seats {
+	for _, s := range store.slots {
 		for _, p := range s.Past {
 			if p.Epoch == "b" {
 				times++
@@ -470,5 +472,27 @@ func TestNotes(t *testing.T) {
 	step(b)
 	if len(store.table.Notes) != 0 || len(b.Notes()) != 0 {
 		t.Errorf("%v, %v", store.table.Notes, b.Notes())
+	}
+}
+
+// TestSeatOfALostAnswerIsLogged: the log says which seat a replica has, also when it learns from
+// the seats that its request for one was carried out.
+func TestSeatOfALostAnswerIsLogged(t *testing.T) {
+	t.Parallel()
+	store := newMemory(2)
+	m := newTestMember(t, store, "a", testclock.NewFakeClock(time.Unix(1, 0)), nil)
+	var lines []string
+	m.Log = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	written := func() bool { return slices.ContainsFunc(store.slots, func(s Seat) bool { return s.Epoch == "a" }) }
+	store.during = func() { store.away["a"] = written() }
+	if err := m.step(t.Context()); !errors.Is(err, errAway) || !written() {
+		t.Fatalf("the answer is not lost: %v, %+v", err, store.slots)
+	}
+	store.during = func() { store.away["a"] = false }
+	_ = m.step(t.Context()) // there is no table yet, which is an error
+	if !slices.ContainsFunc(lines, func(l string) bool {
+		return strings.Contains(l, "This replica shares the work") && strings.Contains(l, `"epoch"="a"`)
+	}) {
+		t.Errorf("the log says %q", lines)
 	}
 }

@@ -15,7 +15,7 @@ type Store interface {
 	Seats(ctx context.Context) ([]Seat, error)
 	// PutSeat writes a seat in the place of its version, and returns the new version.
 	PutSeat(ctx context.Context, s Seat) (version string, err error)
-	// Table returns the table; one that nobody has written is Unknown, and so is one that is not as
+	// Table returns the table; one that no one has written is Unknown, and so is one that is not as
 	// it was written.
 	Table(ctx context.Context) (Table, error)
 	// PutTable writes the table in the place of its version, and returns the new version. One that

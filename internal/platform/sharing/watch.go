@@ -8,8 +8,8 @@ import (
 // watch is what one replica has seen of the seats.
 type watch struct {
 	lease time.Duration
-	seats []Seat
-	seen  map[string]sight
+	slots []Seat
+	seen  map[string]visibility
 	// moved are the processes that were seen to renew a seat.
 	moved map[string]bool
 	// gone says since when those that hold something, or sat, have not been seen to sit. Who left
@@ -19,8 +19,8 @@ type watch struct {
 	from, to time.Time
 }
 
-// sight is what was seen of a seat.
-type sight struct {
+// visibility is what was seen of a seat.
+type visibility struct {
 	epoch    string
 	sequence uint64
 	// since is when the first of the readings in a row that showed this had ended.
@@ -28,18 +28,18 @@ type sight struct {
 }
 
 // saw takes a reading of all seats.
-func (w *watch) saw(from, to time.Time, seats []Seat) {
-	next, sits, past := map[string]sight{}, map[string]bool{}, map[string]uint64{}
+func (w *watch) saw(from, to time.Time, slots []Seat) {
+	next, sits, past := map[string]visibility{}, map[string]bool{}, map[string]uint64{}
 	if w.moved == nil {
 		w.moved, w.gone = map[string]bool{}, map[string]time.Time{}
 	}
-	for _, s := range seats {
+	for _, s := range slots {
 		sits[s.Epoch] = true
 		for _, p := range s.Past {
 			past[p.Epoch] = max(past[p.Epoch], p.Sequence)
 		}
 		old, known := w.seen[s.Name]
-		now := sight{epoch: s.Epoch, sequence: s.Sequence, since: to}
+		now := visibility{epoch: s.Epoch, sequence: s.Sequence, since: to}
 		switch {
 		case !known || old.epoch != s.Epoch:
 		case old.sequence == s.Sequence:
@@ -64,17 +64,17 @@ func (w *watch) saw(from, to time.Time, seats []Seat) {
 		}
 	}
 	for epoch, since := range w.gone {
-		// Nobody asks for it after that long.
+		// No one asks for it after that long.
 		if sits[epoch] || to.Sub(since) > 3*w.lease {
 			delete(w.gone, epoch)
 		}
 	}
-	w.seats, w.seen, w.from, w.to = seats, next, from, to
+	w.slots, w.seen, w.from, w.to = slots, next, from, to
 }
 
 // miss notes a process that holds something, if it does not sit.
 func (w *watch) miss(epoch string) {
-	if _, known := w.gone[epoch]; !known && epoch != "" && !slices.ContainsFunc(w.seats, func(s Seat) bool { return s.Epoch == epoch }) {
+	if _, known := w.gone[epoch]; !known && epoch != "" && !slices.ContainsFunc(w.slots, func(s Seat) bool { return s.Epoch == epoch }) {
 		w.gone[epoch] = w.to
 	}
 }
@@ -86,7 +86,7 @@ func (w *watch) alive(s Seat) bool {
 
 // living are the names of the seats with processes that may work, sorted.
 func (w *watch) living() (names []string) {
-	for _, s := range w.seats {
+	for _, s := range w.slots {
 		if w.alive(s) {
 			names = append(names, s.Name)
 		}
@@ -99,7 +99,7 @@ func (w *watch) living() (names []string) {
 // it is dead when that has been so for a whole lease.
 func (w *watch) dead(epoch string) bool {
 	sits := false
-	for _, s := range w.seats {
+	for _, s := range w.slots {
 		if s.Epoch == epoch {
 			if sits = true; w.alive(s) {
 				return false
@@ -116,14 +116,14 @@ func (w *watch) proven(epoch string) bool {
 	return w.moved[epoch] && w.dead(epoch)
 }
 
-// free returns the seat to take: one that nobody sits on, else one whose process is dead.
+// free returns the seat to take: one that no one sits on, else one whose process is dead.
 func (w *watch) free() (Seat, bool) {
-	for _, s := range w.seats {
+	for _, s := range w.slots {
 		if s.Epoch == "" {
 			return s, true
 		}
 	}
-	for _, s := range w.seats {
+	for _, s := range w.slots {
 		if !w.alive(s) {
 			return s, true
 		}
@@ -141,17 +141,17 @@ type decision struct {
 // decide compares the table with what follows from the seats, for the process epoch on a seat. held
 // are the shards that it holds by its own account, which is less than the table says after trust
 // was lost.
-func (w *watch) decide(seat, epoch string, t Table, held map[int]bool) decision {
+func (w *watch) decide(slot, epoch string, t Table, kept map[int]bool) decision {
 	var d decision
 	for i, want := range Assign(len(t.Shards), w.living()) {
 		s := t.Shards[i]
 		w.miss(s.Holder)
 		switch {
-		case held[i]:
-			if want != seat && want != "" {
+		case kept[i]:
+			if want != slot && want != "" {
 				d.give = append(d.give, i)
 			}
-		case want == seat && (s.Holder == "" || s.Holder == epoch || w.dead(s.Holder)):
+		case want == slot && (s.Holder == "" || s.Holder == epoch || w.dead(s.Holder)):
 			d.take = append(d.take, i)
 		}
 	}

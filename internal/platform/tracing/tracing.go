@@ -47,7 +47,7 @@ type Tracer struct {
 
 // FromEnvironment returns a Tracer that sends to a collector over gRPC, as OTEL_* say; nil if they
 // name no collector. version is that of this build. The variables of the exporter, of the sampler
-// and of the batches are those of OpenTelemetry's specification.
+// and of the batches are in OpenTelemetry's specification.
 func FromEnvironment(ctx context.Context, env func(string) string, version string, log logr.Logger) (*Tracer, error) {
 	wanted, err := wanted(env)
 	if !wanted || err != nil {
@@ -180,7 +180,7 @@ func (t *Tracer) Because(ctx context.Context, name string, causes []Change) (con
 }
 
 // first names the first span of a change. It is begun once more, for the sampler's decision, which
-// follows from its ids, and never ended, so that nobody hears of it.
+// follows from its ids, and never ended, so that no one hears of it.
 func (t *Tracer) first(ctx context.Context, c Change) trace.SpanContext {
 	_, s := t.tracer.Start(context.WithValue(ctx, changeKey{}, c), "", trace.WithNewRoot())
 	return s.SpanContext()

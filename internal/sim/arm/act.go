@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 func ok(body any) answer { return answer{status: http.StatusOK, body: body} }
@@ -149,7 +150,7 @@ func (h *Handler) operationHeaders(out *answer, req *request, result azure.Resul
 	}
 }
 
-func provider(id azure.ID) string {
+func provider(id document.ID) string {
 	if strings.EqualFold(id.Provider, "Microsoft.Compute") {
 		return "Microsoft.Compute"
 	}
@@ -164,18 +165,18 @@ func (h *Handler) operation(req *request, id string, results bool) (out answer, 
 	switch {
 	case err != nil:
 		return out, err
-	case o.Status == azure.InProgress && results:
+	case o.Status == document.InProgress && results:
 		out = answer{status: http.StatusAccepted}
 		out.set("Retry-After", h.pollAfter())
 		out.set("Location", "https://"+req.Host+req.URL.RequestURI())
 		return out, nil
-	case o.Status == azure.InProgress:
+	case o.Status == document.InProgress:
 		out = ok(map[string]any{"status": o.Status})
 		out.set("Retry-After", h.pollAfter())
 		return out, nil
-	case o.Status == azure.Failed && results:
+	case o.Status == document.Failed && results:
 		return out, o.Fails
-	case o.Status == azure.Failed:
+	case o.Status == document.Failed:
 		return ok(map[string]any{"status": o.Status, "error": map[string]any{"code": o.Fails.Code, "message": o.Fails.Message, "details": []any{}}}), nil
 	case results:
 		return answer{status: http.StatusNoContent}, nil
@@ -191,7 +192,7 @@ func (h *Handler) list(req *request, kind string) (out answer, err error) {
 		}
 		if strings.EqualFold(req.URL.Query().Get("statusOnly"), "true") {
 			for _, doc := range all {
-				id, _ := azure.ParseID(doc["id"].(string))
+				id, _ := document.ParseID(doc["id"].(string))
 				if view, viewErr := c.InstanceView(&req.by, id); viewErr == nil {
 					doc["properties"].(map[string]any)["instanceView"] = view
 				}
@@ -211,7 +212,7 @@ func (h *Handler) resources(req *request) (out answer, err error) {
 	if filter := req.URL.Query().Get("$filter"); filter != "" {
 		m := typeFilter.FindStringSubmatch(filter)
 		if m == nil {
-			return answer{}, azure.Refuse(http.StatusBadRequest, "InvalidFilterInQueryString", "The filter '%s' is not supported here: resourceType eq '...' is.", filter)
+			return answer{}, document.Refuse(http.StatusBadRequest, "InvalidFilterInQueryString", "The filter '%s' is not supported here: resourceType eq '...' is.", filter)
 		}
 		kind = m[1]
 	}
@@ -231,7 +232,7 @@ func (h *Handler) page(req *request, all []map[string]any) (answer, error) {
 	if token := req.URL.Query().Get("$skiptoken"); token != "" {
 		after, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil {
-			return answer{}, azure.Refuse(http.StatusBadRequest, "InvalidSkipToken", "The skip token '%s' is invalid.", token)
+			return answer{}, document.Refuse(http.StatusBadRequest, "InvalidSkipToken", "The skip token '%s' is invalid.", token)
 		}
 		for from < len(all) && strings.ToLower(all[from]["id"].(string)) <= string(after) {
 			from++
@@ -267,11 +268,11 @@ func (h *Handler) instanceView(req *request) (out answer, err error) {
 }
 
 // effectiveGroups answers at once, which the service may: clients follow an operation only when
-// they are told of one.
+// they are informed of one.
 func (h *Handler) effectiveGroups(req *request) (out answer, err error) {
 	h.read(func(c *azure.Cloud) {
 		var groups []azure.EffectiveGroup
-		groups, err = c.EffectiveGroups(&req.by, req.id)
+		groups, err = c.Verdicts().EffectiveGroups(&req.by, req.id)
 		out = ok(map[string]any{"value": append([]azure.EffectiveGroup{}, groups...)})
 	})
 	return out, err
@@ -390,7 +391,7 @@ func orEmpty(all []string) []string {
 func groupDocument(g azure.ResourceGroup) map[string]any {
 	doc := map[string]any{
 		"id": g.ID().String(), "name": g.Name, "type": "Microsoft.Resources/resourceGroups", "location": g.Location,
-		"properties": map[string]any{"provisioningState": azure.Succeeded},
+		"properties": map[string]any{"provisioningState": document.Succeeded},
 	}
 	if g.Tags != nil {
 		doc["tags"] = g.Tags
@@ -449,7 +450,7 @@ func (h *Handler) deleteGroup(req *request) (answer, error) {
 	return answer{status: http.StatusOK}, h.change(req, func(c *azure.Cloud, w azure.Write) error { return c.DeleteGroup(w, req.id) })
 }
 
-func tagsDocument(id azure.ID, tags map[string]string) answer {
+func tagsDocument(id document.ID, tags map[string]string) answer {
 	if tags == nil {
 		tags = map[string]string{}
 	}
@@ -488,7 +489,7 @@ func (h *Handler) updateTags(req *request) (answer, error) {
 		}
 	}
 	if operation == "" {
-		return answer{}, azure.Refuse(http.StatusBadRequest, "InvalidTagsOperation", "The operation '%s' is not one of Merge, Replace, Delete.", body.Operation)
+		return answer{}, document.Refuse(http.StatusBadRequest, "InvalidTagsOperation", "The operation '%s' is not one of Merge, Replace, Delete.", body.Operation)
 	}
 	var out answer
 	err := h.change(req, func(c *azure.Cloud, w azure.Write) error {

@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -67,18 +68,18 @@ type lab struct {
 type options struct {
 	delay, lag time.Duration
 	config     func(*arm.Config)
-	estate     func(*azure.Builder)
+	estate     func(*build.Builder)
 }
 
 func newLab(t *testing.T, o options) *lab {
 	t.Helper()
 	l := &lab{t: t, clock: &clock{at: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}, journal: calls.NewJournal(1000), faults: &calls.Faults{}}
-	b := azure.NewBuilder(tenantID, subscription, region)
+	b := build.New(tenantID, subscription, region)
 	l.client = b.Principal("nephele", secret)
 	l.nsgWeb = b.SecurityGroup("shop", "nsg-web",
-		azure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"),
-		azure.Rule("no-ssh", "Inbound", 200, "Deny", "Tcp", "", "", "22"))
-	subnetNSG := b.SecurityGroup("shop", "nsg-db-subnet", azure.Rule("no-web", "Inbound", 300, "Deny", "Tcp", "10.1.1.0/24", "", "5000-5999"))
+		build.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"),
+		build.Rule("no-ssh", "Inbound", 200, "Deny", "Tcp", "", "", "22"))
+	subnetNSG := b.SecurityGroup("shop", "nsg-db-subnet", build.Rule("no-web", "Inbound", 300, "Deny", "Tcp", "10.1.1.0/24", "", "5000-5999"))
 	l.vnet = b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"}, []string{"db", "10.1.2.0/24", subnetNSG})
 	l.peerVNet = b.Network("shop", "vnet-b", []string{"10.2.0.0/16"}, []string{"far", "10.2.1.0/24"})
 	b.Peer(l.vnet, l.peerVNet)
@@ -161,7 +162,7 @@ func (l *lab) usual() clients { return l.clients(l.credentialOf(l.client, secret
 
 // as are the clients of a further principal that has these roles.
 func (l *lab) as(name string, assignments ...azure.Assignment) clients {
-	p := azure.Principal{Tenant: tenantID, ClientID: azure.GUIDOf("client " + name), ObjectID: azure.GUIDOf("object " + name), Secrets: []string{name}, Assignments: assignments}
+	p := azure.Principal{Tenant: tenantID, ClientID: build.GUIDOf("client " + name), ObjectID: build.GUIDOf("object " + name), Secrets: []string{name}, Assignments: assignments}
 	l.change(func(c *azure.Cloud) { c.SetPrincipal(p) })
 	return l.clients(l.credentialOf(p.ClientID, name))
 }
@@ -177,7 +178,7 @@ func (l *lab) allowed(f azure.Flow) azure.Verdict {
 	l.t.Helper()
 	var v azure.Verdict
 	var err error
-	l.world.ReadAzure(func(c *azure.Cloud, _ time.Time) { v, err = c.Allowed(f) })
+	l.world.ReadAzure(func(c *azure.Cloud, _ time.Time) { v, err = c.Verdicts().Allowed(f) })
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/arm/kql"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 const maxGraphRows = 1000
@@ -29,15 +30,15 @@ func (h *Handler) graph(req *request) (answer, error) {
 	}
 	q, err := kql.Parse(body.Query)
 	if err != nil {
-		e := azure.Refuse(http.StatusBadRequest, "BadRequest", "Please provide below info when asking for support: correlationId = %s.", req.call.RequestID())
-		e.Details = []azure.Detail{{Code: "InvalidQuery", Message: "Query is invalid. Please refer to the documentation for the Azure Resource Graph service and fix " +
+		e := document.Refuse(http.StatusBadRequest, "BadRequest", "Please provide below info when asking for support: correlationId = %s.", req.call.RequestID())
+		e.Details = []document.Detail{{Code: "InvalidQuery", Message: "Query is invalid. Please refer to the documentation for the Azure Resource Graph service and fix " +
 			"the error before retrying."}, {Code: "ParserFailure", Message: err.Error()}}
 		return answer{}, e
 	}
 	top := min(maxGraphRows, h.cfg.PageSize)
 	if n := body.Options.Top; n != nil {
 		if *n < 1 || *n > maxGraphRows {
-			return answer{}, azure.Refuse(http.StatusBadRequest, "InvalidTopQueryOption", "The value of $top is %d, expected 1 to %d.", *n, maxGraphRows)
+			return answer{}, document.Refuse(http.StatusBadRequest, "InvalidTopQueryOption", "The value of $top is %d, expected 1 to %d.", *n, maxGraphRows)
 		}
 		top = min(*n, top)
 	}
@@ -46,7 +47,7 @@ func (h *Handler) graph(req *request) (answer, error) {
 		raw, err := base64.StdEncoding.DecodeString(body.Options.SkipToken)
 		n, err2 := strconv.Atoi(string(raw))
 		if err != nil || err2 != nil {
-			return answer{}, azure.Refuse(http.StatusBadRequest, "InvalidSkipToken", "The skip token is invalid.")
+			return answer{}, document.Refuse(http.StatusBadRequest, "InvalidSkipToken", "The skip token is invalid.")
 		}
 		from = n
 	}
@@ -63,10 +64,10 @@ func (h *Handler) graph(req *request) (answer, error) {
 	})
 	switch {
 	case none:
-		return answer{}, azure.Refuse(http.StatusForbidden, "AccessDenied", "Please provide below info when asking for support: correlationId = %s. "+
+		return answer{}, document.Refuse(http.StatusForbidden, "AccessDenied", "Please provide below info when asking for support: correlationId = %s. "+
 			"Access is denied to the requested subscriptions.", req.call.RequestID())
 	case !known:
-		return answer{}, azure.Refuse(http.StatusBadRequest, "InvalidQuery", "Table %s is invalid, or not simulated.", q.Table)
+		return answer{}, document.Refuse(http.StatusBadRequest, "InvalidQuery", "Table %s is invalid, or not simulated.", q.Table)
 	}
 	rows, columns := q.Run(rows)
 	total := len(rows)

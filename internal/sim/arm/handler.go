@@ -16,6 +16,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -86,9 +87,9 @@ type request struct {
 	call calls.Call
 	body []byte
 	by   azure.Principal
-	id   azure.ID
+	id   document.ID
 	// late is what the operation of the call is to fail with; nil if it is not.
-	late *azure.Error
+	late *document.Error
 }
 
 // answer is what a call is answered with.
@@ -109,7 +110,7 @@ type route struct {
 	// open says that no token is needed.
 	open bool
 	kind callKind
-	id   azure.ID
+	id   document.ID
 }
 
 const (
@@ -137,7 +138,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.finish(req, fault, out, err)
 	if h.cfg.OnCall != nil {
 		if hookErr := h.cfg.OnCall(r.Context(), req.call); hookErr != nil {
-			err = azure.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered internal server error: %v", hookErr)
+			err = document.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered internal server error: %v", hookErr)
 		}
 	}
 	if fault.Drop || fault.LoseAnswer {
@@ -179,8 +180,8 @@ func (h *Handler) process(req *request, to route, routeErr error) (answer, calls
 		// The client has gone, or the server ends: the call is not executed any more.
 		fault.Drop = true
 	}
-	struck := func() *azure.Error {
-		e := azure.Refuse(fault.Status, fault.Code, "%s", fault.Message)
+	struck := func() *document.Error {
+		e := document.Refuse(fault.Status, fault.Code, "%s", fault.Message)
 		if e.Status == 0 {
 			e.Status = usualStatus(fault.Code)
 		}
@@ -189,7 +190,7 @@ func (h *Handler) process(req *request, to route, routeErr error) (answer, calls
 	}
 	switch {
 	case fault.Drop:
-		return answer{}, fault, azure.Refuse(0, calls.CodeDropped, "cut off before execution")
+		return answer{}, fault, document.Refuse(0, calls.CodeDropped, "cut off before execution")
 	case fault.Code != "" && !fault.Late:
 		return answer{}, fault, struck()
 	case fault.Code != "":
@@ -215,9 +216,9 @@ var apiVersion = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}(-preview|-privatepreview
 func checkVersion(req *request) error {
 	switch v := req.URL.Query().Get("api-version"); {
 	case v == "":
-		return azure.Refuse(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
+		return document.Refuse(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
 	case !apiVersion.MatchString(v):
-		return azure.Refuse(http.StatusBadRequest, "InvalidApiVersionParameter", "The api-version '%s' is invalid. The supported versions are in the form of a date.", v)
+		return document.Refuse(http.StatusBadRequest, "InvalidApiVersionParameter", "The api-version '%s' is invalid. The supported versions are in the form of a date.", v)
 	}
 	return nil
 }
@@ -246,14 +247,14 @@ func usualStatus(code string) int {
 }
 
 // refusal turns every error into the service's form.
-func refusal(err error) *azure.Error {
-	if e := (*azure.Error)(nil); errors.As(err, &e) {
+func refusal(err error) *document.Error {
+	if e := (*document.Error)(nil); errors.As(err, &e) {
 		return e
 	}
 	if e := (*loginError)(nil); errors.As(err, &e) {
-		return &azure.Error{Status: e.status, Code: e.name, Message: e.description}
+		return &document.Error{Status: e.status, Code: e.name, Message: e.description}
 	}
-	return azure.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered internal server error: %v", err)
+	return document.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered internal server error: %v", err)
 }
 
 // finish writes the outcome into the call and files it.
@@ -309,11 +310,11 @@ func (h *Handler) respond(w http.ResponseWriter, req *request, out answer, err e
 	}
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(out.status)
-	// A client that has gone away does not get its answer; there is nobody left to tell.
+	// A client that has gone away does not get its answer; there is no one left to tell.
 	_, _ = w.Write(raw)
 }
 
-func errorDocument(e *azure.Error) any {
+func errorDocument(e *document.Error) any {
 	inner := map[string]any{"code": e.Code, "message": e.Message}
 	if len(e.Details) > 0 {
 		inner["details"] = e.Details
@@ -339,7 +340,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // decode reads the body of a call.
 func (r *request) decode(into any) error {
 	if err := json.Unmarshal(r.body, into); err != nil {
-		return azure.Refuse(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized: '%v'.", err)
+		return document.Refuse(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized: '%v'.", err)
 	}
 	return nil
 }

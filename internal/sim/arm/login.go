@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // tokenLife is how long a token is good.
@@ -73,7 +74,7 @@ func (l login) openID(req *request, name string) (answer, error) {
 	}), nil
 }
 
-// federation stands for the tenant in the path of a login by federation services, which knows none:
+// federation represents the tenant in the path of a login by federation services, which knows none:
 // whose tenant it is, the client tells. Older versions of the az command line ask Microsoft about
 // any other login than this one.
 const federation = "adfs"
@@ -206,8 +207,8 @@ func (l login) principal(wanted func(azure.Principal) bool) (azure.Principal, bo
 	return azure.Principal{}, false
 }
 
-// identityToken is the metadata service: it gives the token of a managed identity to whoever is on
-// the machine.
+// identityToken is the metadata service: it gives the token of a managed identity to anyone who is
+// on the machine.
 func (l login) identityToken(req *request) (answer, error) {
 	q := req.URL.Query()
 	refuse := func(description string) (answer, error) {
@@ -282,7 +283,7 @@ func (l login) authenticate(req *request) (azure.Principal, error) {
 		return p, nil
 	}
 	refuse := func(code, message string) (azure.Principal, error) {
-		return azure.Principal{}, azure.Refuse(http.StatusUnauthorized, code, "%s", message)
+		return azure.Principal{}, document.Refuse(http.StatusUnauthorized, code, "%s", message)
 	}
 	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 	if token == "" || !strings.EqualFold(scheme, "Bearer") {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 var scope = policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}}
@@ -42,12 +43,12 @@ func TestClientSecret(t *testing.T) {
 		t.Error(err)
 	}
 	l.change(func(c *azure.Cloud) {
-		c.SetPrincipal(azure.Principal{Tenant: tenantID, ClientID: azure.GUIDOf("off"), ObjectID: azure.GUIDOf("off"), Secrets: []string{"s"}, Disabled: true})
+		c.SetPrincipal(azure.Principal{Tenant: tenantID, ClientID: build.GUIDOf("off"), ObjectID: build.GUIDOf("off"), Secrets: []string{"s"}, Disabled: true})
 	})
 	for want, c := range map[string]azcore.TokenCredential{
 		"AADSTS7000215": l.credentialOf(l.client, "wrong"),
 		"AADSTS700016":  l.credentialOf(tenantID, secret),
-		"AADSTS7000112": l.credentialOf(azure.GUIDOf("off"), "s"),
+		"AADSTS7000112": l.credentialOf(build.GUIDOf("off"), "s"),
 	} {
 		if err := token(t, c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -236,14 +237,14 @@ func TestManagedIdentity(t *testing.T) {
 		c.SetPrincipal(
 			azure.Principal{
 				Tenant:   tenantID,
-				ClientID: azure.GUIDOf("mi"),
-				ObjectID: azure.GUIDOf("mi"),
+				ClientID: build.GUIDOf("mi"),
+				ObjectID: build.GUIDOf("mi"),
 				Managed:  shop + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/mi",
 				System:   true,
 			},
 		)
 	})
-	for _, id := range []azidentity.ManagedIDKind{nil, azidentity.ClientID(azure.GUIDOf("mi"))} {
+	for _, id := range []azidentity.ManagedIDKind{nil, azidentity.ClientID(build.GUIDOf("mi"))} {
 		cred, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ID: id, ClientOptions: o})
 		if err != nil {
 			t.Fatal(err)
@@ -252,7 +253,7 @@ func TestManagedIdentity(t *testing.T) {
 			t.Errorf("%v: %v", id, err)
 		}
 	}
-	cred, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ID: azidentity.ClientID(azure.GUIDOf("else")), ClientOptions: o})
+	cred, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ID: azidentity.ClientID(build.GUIDOf("else")), ClientOptions: o})
 	if err != nil {
 		t.Fatal(err)
 	}

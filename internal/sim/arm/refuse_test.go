@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 // raw sends a call as it is and returns the status, the code of the refusal if it is one, and the
@@ -62,7 +63,7 @@ const shop = "/subscriptions/" + subscription + "/resourceGroups/shop"
 // TestRuleRefusals: a group with a rule that Azure does not take is refused with Azure's code, and
 // nothing has changed.
 func TestRuleRefusals(t *testing.T) {
-	l := newLab(t, options{estate: func(b *azure.Builder) {
+	l := newLab(t, options{estate: func(b *build.Builder) {
 		for i := range 12 {
 			b.ApplicationGroup("shop", fmt.Sprintf("many-%d", i))
 		}
@@ -186,7 +187,7 @@ func TestGroupRefusals(t *testing.T) {
 
 // TestInterfaceRefusals are refusals about interfaces and their groups.
 func TestInterfaceRefusals(t *testing.T) {
-	l := newLab(t, options{estate: func(b *azure.Builder) {
+	l := newLab(t, options{estate: func(b *build.Builder) {
 		b.ApplicationGroup("shop", "free")
 		b.SecurityGroup("shop", "nsg-two")
 	}})
@@ -329,7 +330,7 @@ func TestLocksAndPolicies(t *testing.T) {
 // TestRights: a role says what may be done, where, and what may be joined.
 func TestRights(t *testing.T) {
 	ctx := t.Context()
-	l := newLab(t, options{estate: func(b *azure.Builder) { b.SecurityGroup("other", "nsg-other") }})
+	l := newLab(t, options{estate: func(b *build.Builder) { b.SecurityGroup("other", "nsg-other") }})
 	role := azure.Role{
 		Name: "r",
 		Actions: []string{"Microsoft.Network/*/read", "Microsoft.Network/networkInterfaces/write", "Microsoft.Network/virtualNetworks/subnets/join/action",

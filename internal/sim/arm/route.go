@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // route finds out what a request is. Paths match in any case. With an error, the route says as much
@@ -33,12 +34,12 @@ func (h *Handler) route(r *http.Request) (route, error) {
 	case lower[0] == "subscriptions" || lower[0] == "tenants" || lower[0] == "providers":
 		return h.routeARM(r, parts, lower)
 	}
-	return route{service: serviceARM, name: "unknown", kind: kindRead, open: true}, azure.Refuse(http.StatusNotFound, "NotFound", "There is nothing at %s.", r.URL.Path)
+	return route{service: serviceARM, name: "unknown", kind: kindRead, open: true}, document.Refuse(http.StatusNotFound, "NotFound", "There is nothing at %s.", r.URL.Path)
 }
 
 // unsupported is the refusal of a method that a place does not have.
 func unsupported(r *http.Request) error {
-	return azure.Refuse(http.StatusMethodNotAllowed, "MethodNotAllowed", "The method %s is not supported for %s.", r.Method, r.URL.Path)
+	return document.Refuse(http.StatusMethodNotAllowed, "MethodNotAllowed", "The method %s is not supported for %s.", r.Method, r.URL.Path)
 }
 
 func (h *Handler) routeARM(r *http.Request, parts, lower []string) (route, error) {
@@ -58,7 +59,7 @@ func (h *Handler) routeARM(r *http.Request, parts, lower []string) (route, error
 			out.service, out.kind = serviceGraph, kindGraph
 			return is(http.MethodPost, "Microsoft.ResourceGraph/resources/read", h.graph)
 		}
-		return out, azure.Refuse(http.StatusNotFound, "InvalidResourceNamespace", "The resource namespace '%s' is invalid.", strings.Join(parts[1:], "/"))
+		return out, document.Refuse(http.StatusNotFound, "InvalidResourceNamespace", "The resource namespace '%s' is invalid.", strings.Join(parts[1:], "/"))
 	case len(lower) == 1:
 		return is(http.MethodGet, "Microsoft.Resources/subscriptions/read", h.subscriptions)
 	}
@@ -99,7 +100,7 @@ func (h *Handler) routeARM(r *http.Request, parts, lower []string) (route, error
 	case "providers":
 		return h.routeProvider(r, out, parts, lower)
 	}
-	return out, azure.Refuse(http.StatusNotFound, "NotFound", "There is nothing at %s.", r.URL.Path)
+	return out, document.Refuse(http.StatusNotFound, "NotFound", "There is nothing at %s.", r.URL.Path)
 }
 
 // routeProvider is for what is below a subscription and a provider: registrations, operations, and
@@ -139,13 +140,13 @@ func (h *Handler) routeResource(r *http.Request, out route, parts, lower []strin
 		out.id.Group = parts[3]
 	}
 	if len(lower) < at+3 || lower[at] != "providers" {
-		return out, azure.Refuse(http.StatusNotFound, "NotFound", "There is nothing at %s.", r.URL.Path)
+		return out, document.Refuse(http.StatusNotFound, "NotFound", "There is nothing at %s.", r.URL.Path)
 	}
 	rest := parts[at+1:] // provider, type, name, type, name, ...
 	if len(rest)%2 == 1 {
-		id, ok := azure.ParseID("/" + strings.Join(parts, "/"))
+		id, ok := document.ParseID("/" + strings.Join(parts, "/"))
 		if !ok {
-			return out, azure.Refuse(http.StatusBadRequest, "InvalidResourceId", "The resource id %s cannot be read.", r.URL.Path)
+			return out, document.Refuse(http.StatusBadRequest, "InvalidResourceId", "The resource id %s cannot be read.", r.URL.Path)
 		}
 		out.id = id
 		return h.routeOne(r, out, id)
@@ -154,7 +155,7 @@ func (h *Handler) routeResource(r *http.Request, out route, parts, lower []strin
 	last := rest[len(rest)-1]
 	scope := out.id
 	if len(rest) > 2 {
-		scope, _ = azure.ParseID("/" + strings.Join(parts[:len(parts)-1], "/")) // the words of the path alternate
+		scope, _ = document.ParseID("/" + strings.Join(parts[:len(parts)-1], "/")) // the words of the path alternate
 	}
 	out.id = scope
 	kind := rest[0]
@@ -191,7 +192,7 @@ func (h *Handler) routeResource(r *http.Request, out route, parts, lower []strin
 	return out, only(r, http.MethodGet)
 }
 
-func (h *Handler) routeOne(r *http.Request, out route, id azure.ID) (route, error) {
+func (h *Handler) routeOne(r *http.Request, out route, id document.ID) (route, error) {
 	kind := spelling(id.Type())
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -224,9 +225,9 @@ func (h *Handler) routeGroup(r *http.Request, out route) (route, error) {
 }
 
 func (h *Handler) routeTags(r *http.Request, out route, scope string) (route, error) {
-	id, ok := azure.ParseID(scope)
+	id, ok := document.ParseID(scope)
 	if !ok {
-		return out, azure.Refuse(http.StatusBadRequest, "InvalidResourceId", "The resource id %s cannot be read.", scope)
+		return out, document.Refuse(http.StatusBadRequest, "InvalidResourceId", "The resource id %s cannot be read.", scope)
 	}
 	out.id = id
 	switch r.Method {
@@ -241,9 +242,9 @@ func (h *Handler) routeTags(r *http.Request, out route, scope string) (route, er
 }
 
 func (h *Handler) routeLock(r *http.Request, out route, scope, name string) (route, error) {
-	id, ok := azure.ParseID(scope)
+	id, ok := document.ParseID(scope)
 	if !ok {
-		return out, azure.Refuse(http.StatusBadRequest, "InvalidResourceId", "The resource id %s cannot be read.", scope)
+		return out, document.Refuse(http.StatusBadRequest, "InvalidResourceId", "The resource id %s cannot be read.", scope)
 	}
 	out.id = id
 	switch r.Method {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // Bucket is the size of a token bucket and how many tokens per second flow back into it.
@@ -143,7 +143,7 @@ func (t *Throttle) take(req *request, kind callKind) error {
 		if kind == kindGraph {
 			code = "RateLimiting"
 		}
-		e := azure.Refuse(http.StatusTooManyRequests, code, "%s", message)
+		e := document.Refuse(http.StatusTooManyRequests, code, "%s", message)
 		e.RetryAfter = time.Duration(math.Max(1, math.Ceil(wait))) * time.Second
 		return e
 	}

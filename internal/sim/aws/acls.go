@@ -20,7 +20,7 @@ type NetworkACL struct {
 	// named nowhere.
 	Associations []SubnetAssociation `json:"associations,omitempty"`
 	Entries      []ACLEntry          `json:"entries,omitempty"`
-	// Implied is the default ACL of a VPC that nobody has told of or has written to: it allows
+	// Implied is the default ACL of a VPC that no one has reported or has written to: it allows
 	// everything.
 	Implied bool      `json:"implied,omitempty"`
 	Tags    Tags      `json:"tags,omitempty"`
@@ -170,7 +170,7 @@ func (r ACLs) describedACL(a *NetworkACL) NetworkACL {
 	return c
 }
 
-// aclAssociation is the id of the association of a subnet; one that nobody told depends on the
+// aclAssociation is the id of the association of a subnet; one that no one told depends on the
 // subnet alone.
 func (d *regionData) aclAssociation(s *Subnet) string {
 	for _, a := range d.acls {
@@ -183,7 +183,7 @@ func (d *regionData) aclAssociation(s *Subnet) string {
 	return "aclassoc-" + shortHash("acl/"+s.ID)
 }
 
-// CreateNetworkACL makes an ACL without entries: it denies everything to whoever uses it.
+// CreateNetworkACL makes an ACL without entries: it denies everything to anyone who uses it.
 func (r ACLs) CreateNetworkACL(vpcID string, tags Tags, token string) (NetworkACL, error) {
 	var out NetworkACL
 	err := r.mutate("CreateNetworkAcl", func(now time.Time) ([]string, error) {

@@ -15,7 +15,7 @@ func directed(action string, egress bool) string {
 // AuthorizeSecurityGroup adds rules to a group and returns them, one per peer, in the order of the
 // request. The whole call is refused if one rule is malformed, appears twice, exists already,
 // references something unknown, or if a quota would be exceeded.
-func (r *Region) AuthorizeSecurityGroup(in AuthorizeInput) ([]SecurityGroupRule, error) {
+func (r Groups) AuthorizeSecurityGroup(in AuthorizeInput) ([]SecurityGroupRule, error) {
 	var out []SecurityGroupRule
 	err := r.mutate(directed("AuthorizeSecurityGroup", in.Egress), func(now time.Time) ([]string, error) {
 		g, err := r.group(in.GroupID, in.GroupName, now)
@@ -64,7 +64,7 @@ func (r *Region) AuthorizeSecurityGroup(in AuthorizeInput) ([]SecurityGroupRule,
 
 // RevokeSecurityGroup removes rules by id or by permission. A permission that matches no rule
 // refuses the whole call in a non-default VPC, and is answered as unknown in a default VPC.
-func (r *Region) RevokeSecurityGroup(in RevokeInput) (RevokeResult, error) {
+func (r Groups) RevokeSecurityGroup(in RevokeInput) (RevokeResult, error) {
 	var out RevokeResult
 	err := r.mutate(directed("RevokeSecurityGroup", in.Egress), func(now time.Time) ([]string, error) {
 		g, err := r.group(in.GroupID, in.GroupName, now)
@@ -121,7 +121,7 @@ func rulesByID(g *SecurityGroup, egress bool, ids []string) (map[string]bool, er
 	return set, nil
 }
 
-func (r *Region) rulesByPermission(g *SecurityGroup, in RevokeInput, now time.Time) (map[string]bool, []SecurityGroupRule, error) {
+func (r Groups) rulesByPermission(g *SecurityGroup, in RevokeInput, now time.Time) (map[string]bool, []SecurityGroupRule, error) {
 	named, err := r.expand(g, in.Egress, in.Permissions, now)
 	if err != nil {
 		return nil, nil, err

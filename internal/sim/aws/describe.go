@@ -26,7 +26,7 @@ func (r *Region) Subnets(ids ...string) (out []Subnet, err error) {
 		out, err = byID("subnet", r.visibleSubnets(), ids, func(s *Subnet) bool { return seen(s.Visible, now) },
 			func(s *Subnet) Subnet {
 				c := cloneSubnet(s)
-				c.AvailableIPs = r.freeAddresses(s)
+				c.AvailableIPs = Networks{r.site}.freeAddresses(s)
 				return c
 			})
 	})
@@ -127,7 +127,7 @@ func (r Peerings) PeeringConnections(ids ...string) (out []PeeringConnection, er
 	return out, err
 }
 
-// PrefixLists is DescribeManagedPrefixLists: the account's own lists and those of the cloud.
+// PrefixLists is DescribeManagedPrefixLists: the account's own lists and the lists of the cloud.
 func (r PrefixListCalls) PrefixLists(ids ...string) (out []PrefixList, err error) {
 	r.w.read(func(now time.Time) {
 		out, err = byID("pl", r.data.prefixLists, ids, func(p *PrefixList) bool { return seen(p.Visible, now) }, clonePrefixList)

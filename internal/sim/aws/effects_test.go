@@ -35,12 +35,14 @@ func TestEffects(t *testing.T) {
 		{"a rule comes", func(s *scene) error { return s.allow(s.web, tcp(80, "0.0.0.0/0")) },
 			func(s *scene, nic string) bool { return ask(s, s.peer, nic, 80) }, false},
 		{"a rule goes", func(s *scene) error {
-			_, err := s.r.RevokeSecurityGroup(RevokeInput{GroupID: s.web, Permissions: []Permission{tcp(22, "10.0.0.0/16")}})
+			_, err := s.r.Groups().RevokeSecurityGroup(RevokeInput{GroupID: s.web, Permissions: []Permission{tcp(22, "10.0.0.0/16")}})
 			return err
 		}, func(s *scene, nic string) bool { return ask(s, s.peer, nic, 22) }, true},
-		{"a peer joins the group of a rule", func(s *scene) error { return s.r.ModifyNetworkInterfaceGroups(s.peer, []string{s.db, s.web}) },
+		{"a peer joins the group of a rule", func(s *scene) error {
+			return s.r.Interfaces().ModifyNetworkInterfaceGroups(s.peer, []string{s.db, s.web})
+		},
 			func(s *scene, nic string) bool { return ask(s, s.peer, nic, 443) }, false},
-		{"a peer leaves the group of a rule", func(s *scene) error { return s.r.ModifyNetworkInterfaceGroups(s.peer, []string{s.web}) },
+		{"a peer leaves the group of a rule", func(s *scene) error { return s.r.Interfaces().ModifyNetworkInterfaceGroups(s.peer, []string{s.web}) },
 			func(s *scene, nic string) bool { return ask(s, s.peer, nic, 5432) }, true},
 		{"an entry of a list comes", func(s *scene) error {
 			one := 1
@@ -110,10 +112,10 @@ func TestEffectsAtOnce(t *testing.T) {
 	if err := b.w.SetEffects(effect.Delay{Bound: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.r.ModifyNetworkInterfaceGroups(nic, []string{other}); err != nil {
+	if err := b.r.Interfaces().ModifyNetworkInterfaceGroups(nic, []string{other}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.r.DeleteSecurityGroup(web, ""); err != nil {
+	if _, err := b.r.Groups().DeleteSecurityGroup(web, ""); err != nil {
 		t.Fatal(err)
 	}
 	if !open() {

@@ -12,15 +12,15 @@ import (
 
 // addressIndex finds interfaces by address. It is built on demand and thrown away by every change.
 type addressIndex struct {
-	private map[vpcAddress]*NetworkInterface
-	blocks  map[string][]delegated // by VPC
-	public  map[netip.Addr]*NetworkInterface
-	nics    map[string]placed
-	peers   map[string][]string // VPC -> VPCs of active peerings, any region
-	sameReg map[[2]string]bool  // pairs of VPCs with an active peering within one region
-	borders map[string]border   // subnet -> its ACL and route table, where they say something
-	hosts   map[string]hosted   // host name of a service, in small letters
-	effects *effect.Log
+	private     map[vpcAddress]*NetworkInterface
+	blocks      map[string][]delegated // by VPC
+	public      map[netip.Addr]*NetworkInterface
+	nics        map[string]placed
+	peers       map[string][]string // VPC -> VPCs of active peerings, any region
+	sameReg     map[[2]string]bool  // pairs of VPCs with an active peering within one region
+	networkACLs map[string]border   // subnet -> its ACL and route table, where they say something
+	hosts       map[string]hosted   // host name of a service, in small letters
+	effects     *effect.Log
 }
 
 type vpcAddress struct {
@@ -63,7 +63,7 @@ func (way packets) addresses() *addressIndex {
 		return x
 	}
 	x := &addressIndex{map[vpcAddress]*NetworkInterface{}, map[string][]delegated{}, map[netip.Addr]*NetworkInterface{}, map[string]placed{},
-		map[string][]string{}, map[[2]string]bool{}, way.borders(), map[string]hosted{}, way.w.effects}
+		map[string][]string{}, map[[2]string]bool{}, way.networkACLs(), map[string]hosted{}, way.w.effects}
 	for _, d := range way.w.regions {
 		for _, s := range d.services {
 			x.hosts[strings.ToLower(s.HostName())], x.hosts[strings.ToLower(s.ReaderHost())] = hosted{s, d, false}, hosted{s, d, true}
@@ -99,14 +99,14 @@ func (way packets) addresses() *addressIndex {
 	return x
 }
 
-// party is an End made definite: an address, and the interface that has it (nil = outside).
-type party struct {
+// endpoint is an End made definite: an address, and the interface that has it (nil = outside).
+type endpoint struct {
 	placed
 	addr   netip.Addr // as the other end sees it
 	public bool       // reached through a public address: group references do not match
 }
 
-func (p party) String() string {
+func (p endpoint) String() string {
 	if p.nic == nil {
 		return p.addr.String()
 	}
@@ -117,7 +117,7 @@ func (p party) String() string {
 // interface and the ingress rules of the destination's must both allow it. An outside end has no
 // half of its own; traffic from an interface to itself is not filtered. Between them the route
 // tables of both subnets must lead to the other end, and their network ACLs let the flow and its
-// answer pass; those that nobody has told or written say nothing. Power states play no part. An
+// answer pass; those that no one has told or written say nothing. Power states play no part. An
 // error means that the flow makes no sense: an unknown interface, two outside ends, or ends of
 // different address families.
 func (w *World) Allowed(f Flow) (v Verdict, err error) {
@@ -142,7 +142,7 @@ func (way packets) allowed(f Flow) (Verdict, error) {
 }
 
 // decide is allowed without words.
-func (way packets) decide(x *addressIndex, f Flow) (v Verdict, src, dst party, err error) {
+func (way packets) decide(x *addressIndex, f Flow) (v Verdict, src, dst endpoint, err error) {
 	if src, dst, err = x.parties(f); err != nil {
 		return v, src, dst, fmt.Errorf("flow %s: %w", f, err)
 	}
@@ -154,7 +154,7 @@ func (way packets) decide(x *addressIndex, f Flow) (v Verdict, src, dst party, e
 }
 
 // judge decides about a packet of src that dst sees coming from seen.
-func (way packets) judge(x *addressIndex, src, seen, dst party, f Flow) Verdict {
+func (way packets) judge(x *addressIndex, src, seen, dst endpoint, f Flow) Verdict {
 	v := Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, seen, false, f)}
 	v.Obstacle, v.StoppedBy = way.obstacle(x, seen, dst, f)
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed && v.Obstacle == ""
@@ -162,7 +162,7 @@ func (way packets) judge(x *addressIndex, src, seen, dst party, f Flow) Verdict 
 }
 
 // parties makes both ends definite.
-func (x *addressIndex) parties(f Flow) (src, dst party, err error) {
+func (x *addressIndex) parties(f Flow) (src, dst endpoint, err error) {
 	srcVPC, dstVPC := f.Src.VPC, f.Dst.VPC
 	if p, ok := x.nics[f.Src.NIC]; ok {
 		srcVPC = p.nic.VPCID
@@ -174,10 +174,10 @@ func (x *addressIndex) parties(f Flow) (src, dst party, err error) {
 	if !f.Src.Addr.IsValid() && !f.Dst.Addr.IsValid() {
 		v6 = !x.hasIPv4(f.Src.NIC) || !x.hasIPv4(f.Dst.NIC)
 	}
-	if src, err = x.party(f.Src, srcVPC, dstVPC, v6); err != nil {
+	if src, err = x.endpoint(f.Src, srcVPC, dstVPC, v6); err != nil {
 		return src, dst, fmt.Errorf("source: %w", err)
 	}
-	if dst, err = x.party(f.Dst, dstVPC, srcVPC, v6); err != nil {
+	if dst, err = x.endpoint(f.Dst, dstVPC, srcVPC, v6); err != nil {
 		return src, dst, fmt.Errorf("destination: %w", err)
 	}
 	if src.nic == nil && dst.nic == nil {
@@ -193,7 +193,7 @@ func (x *addressIndex) parties(f Flow) (src, dst party, err error) {
 	return src, dst, nil
 }
 
-func (p party) throughInternet() party {
+func (p endpoint) throughInternet() endpoint {
 	p.public = true
 	if p.nic != nil {
 		for _, ip := range p.nic.PrivateIPs {
@@ -210,53 +210,53 @@ func (x *addressIndex) hasIPv4(nic string) bool {
 	return !ok || len(p.nic.PrivateIPs) > 0
 }
 
-func (x *addressIndex) party(e End, vpc, otherVPC string, v6 bool) (party, error) {
+func (x *addressIndex) endpoint(e End, vpc, otherVPC string, v6 bool) (endpoint, error) {
 	e.Addr = e.Addr.Unmap()
 	if e.NIC != "" {
 		p, ok := x.nics[e.NIC]
 		if !ok {
-			return party{}, fmt.Errorf("there is no network interface %s", e.NIC)
+			return endpoint{}, fmt.Errorf("there is no network interface %s", e.NIC)
 		}
-		return x.nicParty(p, e.Addr, v6)
+		return x.nicSide(p, e.Addr, v6)
 	}
 	if !e.Addr.IsValid() {
-		return party{}, fmt.Errorf("neither an interface nor an address is given")
+		return endpoint{}, fmt.Errorf("neither an interface nor an address is given")
 	}
 	where := append([]string{vpc, otherVPC}, x.peers[otherVPC]...)
 	for _, v := range where {
 		if n := x.owner(v, e.Addr); v != "" && n != nil {
-			return party{placed: x.nics[n.ID], addr: e.Addr}, nil
+			return endpoint{placed: x.nics[n.ID], addr: e.Addr}, nil
 		}
 	}
 	if n := x.public[e.Addr]; n != nil {
-		return party{placed: x.nics[n.ID], addr: e.Addr, public: true}, nil
+		return endpoint{placed: x.nics[n.ID], addr: e.Addr, public: true}, nil
 	}
-	return party{addr: e.Addr}, nil
+	return endpoint{addr: e.Addr}, nil
 }
 
-// nicParty picks the address of an interface that takes part in the flow.
-func (x *addressIndex) nicParty(p placed, addr netip.Addr, v6 bool) (party, error) {
+// nicSide picks the address of an interface that takes part in the flow.
+func (x *addressIndex) nicSide(p placed, addr netip.Addr, v6 bool) (endpoint, error) {
 	n := p.nic
 	if !addr.IsValid() {
 		if v6 && len(n.IPv6) > 0 {
-			return party{placed: p, addr: n.IPv6[0]}, nil
+			return endpoint{placed: p, addr: n.IPv6[0]}, nil
 		}
 		if !v6 && len(n.PrivateIPs) > 0 {
-			return party{placed: p, addr: n.PrivateIPs[0].Addr}, nil
+			return endpoint{placed: p, addr: n.PrivateIPs[0].Addr}, nil
 		}
-		return party{}, fmt.Errorf("%s has no address of the flow's family", n.ID)
+		return endpoint{}, fmt.Errorf("%s has no address of the flow's family", n.ID)
 	}
 	if x.owner(n.VPCID, addr) == n {
-		return party{placed: p, addr: addr}, nil
+		return endpoint{placed: p, addr: addr}, nil
 	}
 	if x.public[addr] == n {
-		return party{placed: p, addr: addr, public: true}, nil
+		return endpoint{placed: p, addr: addr, public: true}, nil
 	}
-	return party{}, fmt.Errorf("%s does not have the address %s", n.ID, addr)
+	return endpoint{}, fmt.Errorf("%s does not have the address %s", n.ID, addr)
 }
 
 // half judges one end: the rules of its groups in one direction against the other end.
-func (x *addressIndex) half(self, other party, egress bool, f Flow) Half {
+func (x *addressIndex) half(self, other endpoint, egress bool, f Flow) Half {
 	if self.nic == nil || len(self.nic.Groups) == 0 && self.nic.mayHoldNone() {
 		return Half{Allowed: true}
 	}
@@ -275,7 +275,7 @@ func (x *addressIndex) half(self, other party, egress bool, f Flow) Half {
 }
 
 // peerMatches reports whether the other end is in the peer of a rule.
-func (x *addressIndex) peerMatches(rule *SecurityGroupRule, self, other party) bool {
+func (x *addressIndex) peerMatches(rule *SecurityGroupRule, self, other endpoint) bool {
 	switch {
 	case rule.Group != nil:
 		if other.nic == nil || other.public || !slices.ContainsFunc(x.groupsAt(self.nic, other.nic), func(g GroupName) bool { return g.ID == rule.Group.GroupID }) {
@@ -289,7 +289,7 @@ func (x *addressIndex) peerMatches(rule *SecurityGroupRule, self, other party) b
 }
 
 // reason puts a verdict into one line.
-func (x *addressIndex) reason(v Verdict, src, dst party, f Flow) string {
+func (x *addressIndex) reason(v Verdict, src, dst endpoint, f Flow) string {
 	if src.nic != nil && src.nic == dst.nic {
 		return "allowed: both ends are " + src.nic.ID + ", which never filters itself"
 	}
@@ -297,7 +297,7 @@ func (x *addressIndex) reason(v Verdict, src, dst party, f Flow) string {
 	for _, side := range []struct {
 		name string
 		half Half
-		self party
+		self endpoint
 		peer string
 	}{{"egress", v.Egress, src, "to " + dst.String()}, {"ingress", v.Ingress, dst, "from " + src.String()}} {
 		h := side.half

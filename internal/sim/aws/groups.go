@@ -14,10 +14,10 @@ var everywhere = [2]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustP
 
 // CreateSecurityGroup makes a group with the default egress rules: everything to 0.0.0.0/0 and, if
 // the VPC has an IPv6 block, to ::/0.
-func (r *Region) CreateSecurityGroup(in CreateSecurityGroupInput) (SecurityGroup, error) {
+func (r Groups) CreateSecurityGroup(in CreateSecurityGroupInput) (SecurityGroup, error) {
 	var out SecurityGroup
 	err := r.mutate("CreateSecurityGroup", func(now time.Time) ([]string, error) {
-		vpc, err := r.vpcFor(in.VPCID, now)
+		vpc, err := Networks(r).vpcFor(in.VPCID, now)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func checkNewGroup(in CreateSecurityGroupInput) error {
 }
 
 // newGroup makes a group with the default egress rules; the caller stores it.
-func (r *Region) newGroup(vpc *VPC, name, description string, now time.Time) *SecurityGroup {
+func (r Groups) newGroup(vpc *VPC, name, description string, now time.Time) *SecurityGroup {
 	g := &SecurityGroup{
 		ID: r.w.newID("sg"), Account: r.at.account, VPCID: vpc.ID, Name: name, Description: description,
 		Visible: now.Add(r.w.visibility),
@@ -85,7 +85,7 @@ func (r *Region) newGroup(vpc *VPC, name, description string, now time.Time) *Se
 // DeleteSecurityGroup deletes a group by id, or by name in the default VPC, and returns its id.
 // DependencyViolation if an interface holds it or another group of the VPC references it;
 // references from peered VPCs become stale.
-func (r *Region) DeleteSecurityGroup(id, name string) (deleted string, err error) {
+func (r Groups) DeleteSecurityGroup(id, name string) (deleted string, err error) {
 	err = r.mutate("DeleteSecurityGroup", func(now time.Time) ([]string, error) {
 		g, err := r.group(id, name, now)
 		if err != nil {
@@ -104,7 +104,7 @@ func (r *Region) DeleteSecurityGroup(id, name string) (deleted string, err error
 	return deleted, err
 }
 
-func (r *Region) inUse(g *SecurityGroup) bool {
+func (r Groups) inUse(g *SecurityGroup) bool {
 	for _, n := range r.data.nics {
 		if n.HasGroup(g.ID) {
 			return true

@@ -126,16 +126,16 @@ func (h *history) step() (string, error) {
 		vpcs, _ := r.VPCs()
 		v, _ := pickOne(h, vpcs)
 		h.names++
-		_, err := r.CreateSecurityGroup(CreateSecurityGroupInput{Name: fmt.Sprint("g", h.names), Description: "d", VPCID: v.ID})
+		_, err := Groups{r.site}.CreateSecurityGroup(CreateSecurityGroupInput{Name: fmt.Sprint("g", h.names), Description: "d", VPCID: v.ID})
 		return "create a group", err
 	case 2:
-		_, err := r.DeleteSecurityGroup(h.aGroup(), "")
+		_, err := Groups{r.site}.DeleteSecurityGroup(h.aGroup(), "")
 		return "delete a group", err
 	case 3, 4, 5, 6:
-		_, err := r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: h.aGroup(), Egress: egress, Permissions: []Permission{h.permission()}})
+		_, err := Groups{r.site}.AuthorizeSecurityGroup(AuthorizeInput{GroupID: h.aGroup(), Egress: egress, Permissions: []Permission{h.permission()}})
 		return "authorize", err
 	case 7:
-		_, err := r.RevokeSecurityGroup(RevokeInput{GroupID: h.aGroup(), Egress: egress, Permissions: []Permission{h.permission()}})
+		_, err := Groups{r.site}.RevokeSecurityGroup(RevokeInput{GroupID: h.aGroup(), Egress: egress, Permissions: []Permission{h.permission()}})
 		return "revoke", err
 	case 8:
 		return h.revokeByID()
@@ -146,11 +146,11 @@ func (h *history) step() (string, error) {
 		for range h.IntN(4) {
 			groups = append(groups, h.aGroup())
 		}
-		return "set groups", r.ModifyNetworkInterfaceGroups(n.ID, groups)
+		return "set groups", Interfaces{r.site}.ModifyNetworkInterfaceGroups(n.ID, groups)
 	case 11:
 		subnets, _ := r.Subnets()
 		s, _ := pickOne(h, subnets)
-		_, err := r.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1 + h.IntN(2), SubnetID: s.ID, GroupIDs: []string{h.aGroup()}})
+		_, err := InstanceCalls{r.site}.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1 + h.IntN(2), SubnetID: s.ID, GroupIDs: []string{h.aGroup()}})
 		return "run", err
 	case 12:
 		return h.power()
@@ -164,7 +164,7 @@ func (h *history) step() (string, error) {
 		return h.list()
 	}
 	if h.IntN(3) == 0 {
-		_, err := r.CreateVPC(CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", 100+h.IntN(100))})
+		_, err := Networks{r.site}.CreateVPC(CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", 100+h.IntN(100))})
 		return "create a VPC", err
 	}
 	return h.modify()
@@ -177,7 +177,7 @@ func (h *history) revokeByID() (string, error) {
 	if h.IntN(5) == 0 {
 		group = h.aGroup()
 	}
-	_, err := h.b.r.RevokeSecurityGroup(RevokeInput{GroupID: group, Egress: x.Egress, RuleIDs: []string{x.ID}})
+	_, err := h.b.r.Groups().RevokeSecurityGroup(RevokeInput{GroupID: group, Egress: x.Egress, RuleIDs: []string{x.ID}})
 	return "revoke by id", err
 }
 
@@ -194,7 +194,7 @@ func (h *history) modify() (string, error) {
 	case len(p.Groups) > 0:
 		u.ReferencedGroupID = p.Groups[0].GroupID
 	}
-	return "modify a rule", h.b.r.ModifySecurityGroupRules(x.GroupID, []RuleUpdate{u})
+	return "modify a rule", h.b.r.Groups().ModifySecurityGroupRules(x.GroupID, []RuleUpdate{u})
 }
 
 func (h *history) power() (string, error) {
@@ -202,13 +202,13 @@ func (h *history) power() (string, error) {
 	i, _ := pickOne(h, all)
 	switch h.IntN(4) {
 	case 0:
-		_, err := h.b.r.StopInstances([]string{i.ID}, false)
+		_, err := h.b.r.InstanceCalls().StopInstances([]string{i.ID}, false)
 		return "stop", err
 	case 1:
-		_, err := h.b.r.StartInstances([]string{i.ID})
+		_, err := h.b.r.InstanceCalls().StartInstances([]string{i.ID})
 		return "start", err
 	}
-	_, err := h.b.r.TerminateInstances([]string{i.ID})
+	_, err := h.b.r.InstanceCalls().TerminateInstances([]string{i.ID})
 	return "terminate", err
 }
 

@@ -103,11 +103,11 @@ func (d *regionData) balancerOf(nic string) *native.Service {
 // toTarget judges the hop from one interface of a balancer to a target. Where the client is
 // preserved the target's rules see its address, but the groups of the balancer: "Security groups
 // for your Network Load Balancer" lets targets refer to the balancer's groups in both cases.
-func (way packets) toTarget(x *addressIndex, via placed, client party, g *native.TargetGroup, t native.Target, protocol int, preserved bool) TargetPassage {
+func (way packets) toTarget(x *addressIndex, via placed, client endpoint, g *native.TargetGroup, t native.Target, protocol int, preserved bool) TargetPassage {
 	out := TargetPassage{Target: t, Port: g.PortOf(t)}
 	target, ok := via.data.target(x, g, t, client.addr.Is6() && preserved)
-	from := party{placed: via}
-	if own, err := x.nicParty(via, netip.Addr{}, ok && target.addr.Is6()); err == nil {
+	from := endpoint{placed: via}
+	if own, err := x.nicSide(via, netip.Addr{}, ok && target.addr.Is6()); err == nil {
 		from.addr = own.addr
 	}
 	out.From = from.addr
@@ -120,7 +120,7 @@ func (way packets) toTarget(x *addressIndex, via placed, client party, g *native
 		return out
 	}
 	out.NIC = target.nic.ID
-	seen := party{placed: via, addr: out.From}
+	seen := endpoint{placed: via, addr: out.From}
 	out.Verdict = way.hop(x, from, seen, target, Flow{Protocol: protocol, Port: out.Port})
 	health := Flow{Protocol: protoTCP, Port: g.HealthPortOf(t)}
 	out.Health = way.hop(x, from, from, target, health)
@@ -129,7 +129,7 @@ func (way packets) toTarget(x *addressIndex, via placed, client party, g *native
 
 // hop judges one leg: from the balancer's interface, whose rules see the target, to the target,
 // whose rules see the address that the packet carries.
-func (way packets) hop(x *addressIndex, from, seen, to party, f Flow) Verdict {
+func (way packets) hop(x *addressIndex, from, seen, to endpoint, f Flow) Verdict {
 	f.Src, f.Dst = End{NIC: from.nic.ID, Addr: seen.addr}, End{NIC: to.nic.ID, Addr: to.addr}
 	v := way.judge(x, from, seen, to, f)
 	v.Reason = x.reason(v, seen, to, f)
@@ -137,20 +137,20 @@ func (way packets) hop(x *addressIndex, from, seen, to party, f Flow) Verdict {
 }
 
 // target makes a target definite: the first interface of an instance, or whatever has the address.
-func (d *regionData) target(x *addressIndex, g *native.TargetGroup, t native.Target, v6 bool) (party, bool) {
+func (d *regionData) target(x *addressIndex, g *native.TargetGroup, t native.Target, v6 bool) (endpoint, bool) {
 	if strings.HasPrefix(t.ID, "i-") {
 		attached := d.attached(t.ID)
 		if len(attached) == 0 {
-			return party{}, false
+			return endpoint{}, false
 		}
-		p, err := x.nicParty(placed{attached[0], d}, netip.Addr{}, v6)
+		p, err := x.nicSide(placed{attached[0], d}, netip.Addr{}, v6)
 		return p, err == nil
 	}
 	a, err := netip.ParseAddr(t.ID)
 	if err != nil {
-		return party{}, false
+		return endpoint{}, false
 	}
-	p, err := x.party(End{Addr: a}, g.VPCID, g.VPCID, a.Is6())
+	p, err := x.endpoint(End{Addr: a}, g.VPCID, g.VPCID, a.Is6())
 	return p, err == nil && p.nic != nil
 }
 
@@ -174,7 +174,7 @@ func (s Services) Health(group string) (out []native.TargetHealth, err error) {
 				h.State = "healthy"
 				for _, id := range b.NICs() {
 					n := s.r.data.nics[id]
-					if n != nil && !s.r.w.packets().toTarget(x, placed{n, s.r.data}, party{}, g, t, protoTCP, false).Health.Allowed {
+					if n != nil && !s.r.w.packets().toTarget(x, placed{n, s.r.data}, endpoint{}, g, t, protoTCP, false).Health.Allowed {
 						h.State = "unhealthy"
 					}
 				}

@@ -29,7 +29,7 @@ func (r *site) instance(id string, now time.Time) (*Instance, error) {
 // RunInstances launches MaxCount instances in state pending. A repeated ClientToken with the same
 // parameters returns the first reservation in its present state; with other parameters it is
 // IdempotentParameterMismatch.
-func (r *Region) RunInstances(in RunInstancesInput) (Reservation, error) {
+func (r InstanceCalls) RunInstances(in RunInstancesInput) (Reservation, error) {
 	var out Reservation
 	err := r.mutate("RunInstances", func(now time.Time) ([]string, error) {
 		request, err := json.Marshal(in)
@@ -62,7 +62,7 @@ func (r *Region) RunInstances(in RunInstancesInput) (Reservation, error) {
 	return out, err
 }
 
-func (r *Region) reservation(t runToken) Reservation {
+func (r InstanceCalls) reservation(t runToken) Reservation {
 	out := Reservation{ID: t.Reservation, OwnerID: r.at.account}
 	for _, id := range t.Instances {
 		if i := r.data.instances[id]; i != nil {
@@ -73,7 +73,7 @@ func (r *Region) reservation(t runToken) Reservation {
 }
 
 // checkRun checks the parameters and plans the interfaces of one instance.
-func (r *Region) checkRun(in *RunInstancesInput, now time.Time) ([]nicPlan, error) {
+func (r InstanceCalls) checkRun(in *RunInstancesInput, now time.Time) ([]nicPlan, error) {
 	if in.ImageID == "" {
 		return nil, refuse("MissingParameter", "The request must contain the parameter ImageId")
 	}
@@ -105,7 +105,7 @@ func (r *Region) checkRun(in *RunInstancesInput, now time.Time) ([]nicPlan, erro
 		if in.MaxCount > 1 && (s.PrivateIP != "" || len(s.SecondaryIPs)+len(s.IPv6) > 0 || s.NetworkInterfaceID != "") {
 			return nil, refuse("InvalidParameterCombination", "Addresses and existing network interfaces cannot be given for more than one instance")
 		}
-		p, err := r.planNIC(s, now, taken)
+		p, err := Interfaces(r).planNIC(s, now, taken)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (p nicPlan) vpc() string {
 
 // launch makes the instances. Only the addresses of the subnets can still run out, so that is found
 // out before anything is stored.
-func (r *Region) launch(in *RunInstancesInput, plans []nicPlan, now time.Time) (runToken, []string, error) {
+func (r InstanceCalls) launch(in *RunInstancesInput, plans []nicPlan, now time.Time) (runToken, []string, error) {
 	t := runToken{Reservation: r.w.newID("r")}
 	used := r.used(plans[0].vpc())
 	var instances []*Instance
@@ -147,7 +147,7 @@ func (r *Region) launch(in *RunInstancesInput, plans []nicPlan, now time.Time) (
 			n := p.existing
 			if n == nil {
 				var err error
-				if n, err = r.newNIC(p, now, used); err != nil {
+				if n, err = Interfaces(r).newNIC(p, now, used); err != nil {
 					return t, nil, err
 				}
 				n.Tags = cloneTags(in.Tags["network-interface"])
@@ -177,7 +177,7 @@ func (r *Region) launch(in *RunInstancesInput, plans []nicPlan, now time.Time) (
 }
 
 // StartInstances starts stopped instances. All or nothing.
-func (r *Region) StartInstances(ids []string) ([]StateChange, error) {
+func (r InstanceCalls) StartInstances(ids []string) ([]StateChange, error) {
 	from := []InstanceState{Stopped, Running, Pending}
 	return r.power("StartInstances", "started", ids, from, func(i *Instance, now time.Time) {
 		if i.State == Stopped {
@@ -191,7 +191,7 @@ func (r *Region) StartInstances(ids []string) ([]StateChange, error) {
 // StopInstances stops running instances; they keep interfaces, private addresses and groups, and
 // give back public addresses that were lent to them. With force the guest is not waited for: the
 // stopping state has no length. All or nothing.
-func (r *Region) StopInstances(ids []string, force bool) ([]StateChange, error) {
+func (r InstanceCalls) StopInstances(ids []string, force bool) ([]StateChange, error) {
 	delay := r.w.transition
 	if force {
 		delay = 0
@@ -210,7 +210,7 @@ func userInitiated(now time.Time) string {
 	return "User initiated (" + now.UTC().Format("2006-01-02 15:04:05") + " GMT)"
 }
 
-func (r *Region) takeBackPublicIPs(i *Instance) {
+func (r InstanceCalls) takeBackPublicIPs(i *Instance) {
 	for _, n := range r.data.attached(i.ID) {
 		for k := range n.PrivateIPs {
 			if n.PrivateIPs[k].AutoPublic {
@@ -220,7 +220,7 @@ func (r *Region) takeBackPublicIPs(i *Instance) {
 	}
 }
 
-func (r *Region) lendPublicIPs(i *Instance) {
+func (r InstanceCalls) lendPublicIPs(i *Instance) {
 	for _, n := range r.data.attached(i.ID) {
 		for k := range n.PrivateIPs {
 			if n.PrivateIPs[k].AutoPublic {
@@ -232,7 +232,7 @@ func (r *Region) lendPublicIPs(i *Instance) {
 
 // TerminateInstances ends instances. Their interfaces go when the state reaches terminated: deleted
 // if they were made with the instance, else detached. The record stays for an hour. All or nothing.
-func (r *Region) TerminateInstances(ids []string) ([]StateChange, error) {
+func (r InstanceCalls) TerminateInstances(ids []string) ([]StateChange, error) {
 	from := []InstanceState{Pending, Running, ShuttingDown, Terminated, Stopping, Stopped}
 	return r.power("TerminateInstances", "terminated", ids, from, func(i *Instance, now time.Time) {
 		if i.State != Terminated && i.State != ShuttingDown {
@@ -244,7 +244,7 @@ func (r *Region) TerminateInstances(ids []string) ([]StateChange, error) {
 }
 
 // power turns instances that are all in one of the states of from.
-func (r *Region) power(action, verb string, ids []string, from []InstanceState, turn func(*Instance, time.Time)) ([]StateChange, error) {
+func (r InstanceCalls) power(action, verb string, ids []string, from []InstanceState, turn func(*Instance, time.Time)) ([]StateChange, error) {
 	var out []StateChange
 	err := r.mutate(action, func(now time.Time) ([]string, error) {
 		if len(ids) == 0 {

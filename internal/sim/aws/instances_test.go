@@ -8,8 +8,8 @@ import (
 func TestInterfaceGroups(t *testing.T) {
 	b := newBench(t, Options{})
 	web := b.group("web")
-	other := must[VPC](t)(b.r.CreateVPC(CreateVPCInput{CIDR: "10.5.0.0/16"}))
-	foreign := must[SecurityGroup](t)(b.r.CreateSecurityGroup(CreateSecurityGroupInput{Name: "far", Description: "d", VPCID: other.ID})).ID
+	other := must[VPC](t)(b.r.Networks().CreateVPC(CreateVPCInput{CIDR: "10.5.0.0/16"}))
+	foreign := must[SecurityGroup](t)(b.r.Groups().CreateSecurityGroup(CreateSecurityGroupInput{Name: "far", Description: "d", VPCID: other.ID})).ID
 	one := b.run(RunInstancesInput{})
 	two := b.run(RunInstancesInput{Interfaces: []InterfaceSpec{{SubnetID: b.subnet[0].ID, GroupIDs: []string{web}, IPv6Count: 1},
 		{DeviceIndex: 1, SubnetID: b.subnet[1].ID, SecondaryIPs: []string{"10.0.1.77"}, KeepOnTermination: true}}})
@@ -18,7 +18,7 @@ func TestInterfaceGroups(t *testing.T) {
 		t.Fatalf("one: %+v\ntwo: %+v", one, two)
 	}
 	nic := one.NetworkInterfaces[0].ID
-	set := b.r.ModifyNetworkInterfaceGroups
+	set := b.r.Interfaces().ModifyNetworkInterfaceGroups
 	wantRefusal(t, "no group", set(nic, nil), "InvalidParameterValue", "")
 	wantRefusal(t, "group of another VPC", set(nic, []string{foreign}), "InvalidParameterValue", "different networks")
 	wantRefusal(t, "unknown group", set(nic, []string{"sg-00000000"}), "InvalidGroup.NotFound", "")
@@ -29,10 +29,10 @@ func TestInterfaceGroups(t *testing.T) {
 	if g := must[[]NetworkInterface](t)(b.r.NetworkInterfaces(nic))[0].Groups; len(g) != 1 || g[0].ID != web {
 		t.Errorf("groups %v", g)
 	}
-	if err := b.r.ModifyInstanceGroups(one.ID, []string{web}); err != nil {
+	if err := b.r.Interfaces().ModifyInstanceGroups(one.ID, []string{web}); err != nil {
 		t.Error(err)
 	}
-	wantRefusal(t, "two interfaces", b.r.ModifyInstanceGroups(two.ID, []string{web}), "InvalidInstanceID", "multiple interfaces")
+	wantRefusal(t, "two interfaces", b.r.Interfaces().ModifyInstanceGroups(two.ID, []string{web}), "InvalidInstanceID", "multiple interfaces")
 	for what, in := range map[string]RunInstancesInput{
 		"InvalidParameter":            {SubnetID: b.subnet[0].ID, GroupIDs: []string{foreign}},
 		"InvalidSubnetID.NotFound":    {SubnetID: "subnet-00000000"},
@@ -41,7 +41,7 @@ func TestInterfaceGroups(t *testing.T) {
 		"InvalidParameterCombination": {SubnetID: b.subnet[1].ID, Interfaces: []InterfaceSpec{{}}},
 	} {
 		in.ImageID, in.MinCount, in.MaxCount = "ami-0", 1, 1
-		_, err := b.r.RunInstances(in)
+		_, err := b.r.InstanceCalls().RunInstances(in)
 		wantRefusal(t, what, err, what, "")
 	}
 }
@@ -64,22 +64,22 @@ func TestPowerStates(t *testing.T) {
 	if state(i.ID) != "running" {
 		t.Errorf("after a minute: %s", state(i.ID))
 	}
-	change := must[[]StateChange](t)(b.r.StopInstances([]string{i.ID}, false))[0]
+	change := must[[]StateChange](t)(b.r.InstanceCalls().StopInstances([]string{i.ID}, false))[0]
 	if change.Previous != Running || change.Current != Stopping {
 		t.Errorf("stop: %+v", change)
 	}
-	_, err := b.r.StartInstances([]string{i.ID})
+	_, err := b.r.InstanceCalls().StartInstances([]string{i.ID})
 	wantRefusal(t, "start while stopping", err, "IncorrectInstanceState", "The instance '"+i.ID+"' is not in a state from which it can be started.")
 	b.clock.advance(time.Minute)
 	stopped := must[[]Instance](t)(b.r.Instances(i.ID))[0]
 	if stopped.State != Stopped || stopped.Primary().PrimaryIP().Public.IsValid() || len(stopped.NetworkInterfaces) != 2 {
 		t.Errorf("stopped: %+v", stopped)
 	}
-	must[[]StateChange](t)(b.r.StartInstances([]string{i.ID}))
+	must[[]StateChange](t)(b.r.InstanceCalls().StartInstances([]string{i.ID}))
 	if !must[[]Instance](t)(b.r.Instances(i.ID))[0].Primary().PrimaryIP().Public.IsValid() {
 		t.Error("started without a public address")
 	}
-	must[[]StateChange](t)(b.r.TerminateInstances([]string{i.ID}))
+	must[[]StateChange](t)(b.r.InstanceCalls().TerminateInstances([]string{i.ID}))
 	if nics := must[[]NetworkInterface](t)(b.r.NetworkInterfaces()); state(i.ID) != "shutting-down" || len(nics) != 2 {
 		t.Errorf("shutting down: %s with %d interfaces", state(i.ID), len(nics))
 	}
@@ -91,7 +91,7 @@ func TestPowerStates(t *testing.T) {
 	again := must[Reservation](
 		t,
 	)(
-		b.r.RunInstances(
+		b.r.InstanceCalls().RunInstances(
 			RunInstancesInput{
 				ImageID:     "ami-00000000",
 				MinCount:    1,
@@ -105,7 +105,7 @@ func TestPowerStates(t *testing.T) {
 	if again.Instances[0].ID != i.ID {
 		t.Errorf("the same token launched %s", again.Instances[0].ID)
 	}
-	_, err = b.r.RunInstances(RunInstancesInput{ImageID: "ami-1", MinCount: 1, MaxCount: 1, SubnetID: b.subnet[0].ID, ClientToken: "t1"})
+	_, err = b.r.InstanceCalls().RunInstances(RunInstancesInput{ImageID: "ami-1", MinCount: 1, MaxCount: 1, SubnetID: b.subnet[0].ID, ClientToken: "t1"})
 	wantRefusal(t, "same token, other parameters", err, "IdempotentParameterMismatch", "")
 	b.clock.advance(2 * time.Hour)
 	_, err = b.r.Instances(i.ID)

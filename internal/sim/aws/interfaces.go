@@ -9,13 +9,13 @@ import (
 // This file is about interfaces that live apart from an instance: made, attached, detached and
 // deleted by themselves.
 
-func (r *Region) nic(id string, now time.Time) (*NetworkInterface, error) {
+func (r Interfaces) nic(id string, now time.Time) (*NetworkInterface, error) {
 	return lookUp("eni", id, r.data.nics, func(n *NetworkInterface) time.Time { return n.Visible }, now)
 }
 
 // ownNIC is nic for what changes one: those of a service of the cloud are not the account's to
 // change.
-func (r *Region) ownNIC(id string, now time.Time) (*NetworkInterface, error) {
+func (r Interfaces) ownNIC(id string, now time.Time) (*NetworkInterface, error) {
 	n, err := r.nic(id, now)
 	if err == nil && n.RequesterManaged {
 		return nil, &Error{"AuthFailure", "You do not have permission to access the specified resource.", 401}
@@ -24,7 +24,7 @@ func (r *Region) ownNIC(id string, now time.Time) (*NetworkInterface, error) {
 }
 
 // CreateNetworkInterface makes an interface that is attached to nothing.
-func (r *Region) CreateNetworkInterface(spec InterfaceSpec, tags Tags, token string) (NetworkInterface, error) {
+func (r Interfaces) CreateNetworkInterface(spec InterfaceSpec, tags Tags, token string) (NetworkInterface, error) {
 	var out NetworkInterface
 	err := r.mutate("CreateNetworkInterface", func(now time.Time) ([]string, error) {
 		if x := repeated(&r.data.fabric, "CreateNetworkInterface", token, r.data.nics); x != nil {
@@ -41,7 +41,7 @@ func (r *Region) CreateNetworkInterface(spec InterfaceSpec, tags Tags, token str
 		if err != nil {
 			return nil, err
 		}
-		// A public address is lent when an instance is launched with the interface, not before.
+		// A public address is assigned when an instance is launched with the interface, not before.
 		never := false
 		p.spec.AssociatePublicIP = &never
 		n, err := r.newNIC(p, now, r.used(p.vpc()))
@@ -58,7 +58,7 @@ func (r *Region) CreateNetworkInterface(spec InterfaceSpec, tags Tags, token str
 }
 
 // DeleteNetworkInterface deletes an interface that is attached to nothing.
-func (r *Region) DeleteNetworkInterface(id string) error {
+func (r Interfaces) DeleteNetworkInterface(id string) error {
 	return r.mutate("DeleteNetworkInterface", func(now time.Time) ([]string, error) {
 		n, err := r.ownNIC(id, now)
 		if err != nil {
@@ -74,7 +74,7 @@ func (r *Region) DeleteNetworkInterface(id string) error {
 
 // AttachNetworkInterface attaches an interface to a running or stopped instance of its zone and
 // returns the id of the attachment.
-func (r *Region) AttachNetworkInterface(id, instanceID string, device int) (attachment string, err error) {
+func (r Interfaces) AttachNetworkInterface(id, instanceID string, device int) (attachment string, err error) {
 	err = r.mutate("AttachNetworkInterface", func(now time.Time) ([]string, error) {
 		n, err := r.ownNIC(id, now)
 		if err != nil {
@@ -111,7 +111,7 @@ func (r *Region) AttachNetworkInterface(id, instanceID string, device int) (atta
 
 // DetachNetworkInterface ends an attachment. The primary interface of an instance cannot be
 // detached.
-func (r *Region) DetachNetworkInterface(attachment string) error {
+func (r Interfaces) DetachNetworkInterface(attachment string) error {
 	return r.mutate("DetachNetworkInterface", func(time.Time) ([]string, error) {
 		n := r.attachment(attachment)
 		switch {
@@ -128,7 +128,7 @@ func (r *Region) DetachNetworkInterface(attachment string) error {
 	})
 }
 
-func (r *Region) attachment(id string) *NetworkInterface {
+func (r Interfaces) attachment(id string) *NetworkInterface {
 	for _, n := range r.data.nics {
 		if n.Attachment != nil && n.Attachment.ID == id {
 			return n
@@ -147,7 +147,7 @@ type InterfaceChange struct {
 
 // ModifyNetworkInterface changes an attribute of an interface; see ModifyNetworkInterfaceGroups for
 // its groups.
-func (r *Region) ModifyNetworkInterface(id string, c InterfaceChange) error {
+func (r Interfaces) ModifyNetworkInterface(id string, c InterfaceChange) error {
 	return r.mutate("ModifyNetworkInterfaceAttribute", func(now time.Time) ([]string, error) {
 		n, err := r.ownNIC(id, now)
 		if err != nil {
@@ -173,7 +173,7 @@ func (r *Region) ModifyNetworkInterface(id string, c InterfaceChange) error {
 
 // AssignPrivateIPs gives an interface further private addresses, the given ones or as many as count
 // says.
-func (r *Region) AssignPrivateIPs(id string, addresses []string, count int) (out []netip.Addr, err error) {
+func (r Interfaces) AssignPrivateIPs(id string, addresses []string, count int) (out []netip.Addr, err error) {
 	err = r.mutate("AssignPrivateIpAddresses", func(now time.Time) ([]string, error) {
 		n, err := r.ownNIC(id, now)
 		if err != nil {
@@ -214,7 +214,7 @@ func (r *Region) AssignPrivateIPs(id string, addresses []string, count int) (out
 }
 
 // UnassignPrivateIPs takes secondary private addresses from an interface.
-func (r *Region) UnassignPrivateIPs(id string, addresses []string) error {
+func (r Interfaces) UnassignPrivateIPs(id string, addresses []string) error {
 	return r.mutate("UnassignPrivateIpAddresses", func(now time.Time) ([]string, error) {
 		n, err := r.ownNIC(id, now)
 		if err != nil {

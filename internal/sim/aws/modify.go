@@ -7,7 +7,7 @@ import (
 
 // ModifySecurityGroupRules rewrites rules of a group in place: they keep their ids, tags and
 // direction, and the kind of their peer. All or nothing.
-func (r *Region) ModifySecurityGroupRules(groupID string, updates []RuleUpdate) error {
+func (r Groups) ModifySecurityGroupRules(groupID string, updates []RuleUpdate) error {
 	return r.mutate("ModifySecurityGroupRules", func(now time.Time) ([]string, error) {
 		g, err := r.group(groupID, "", now)
 		if err != nil {
@@ -53,7 +53,7 @@ func (r *Region) ModifySecurityGroupRules(groupID string, updates []RuleUpdate) 
 }
 
 // updated returns old with the new values of u.
-func (r *Region) updated(g *SecurityGroup, old SecurityGroupRule, u *RuleUpdate, now time.Time) (SecurityGroupRule, error) {
+func (r Groups) updated(g *SecurityGroup, old SecurityGroupRule, u *RuleUpdate, now time.Time) (SecurityGroupRule, error) {
 	p := Permission{FromPort: u.FromPort, ToPort: u.ToPort}
 	if u.Protocol != nil {
 		p.Protocol = *u.Protocol
@@ -132,7 +132,7 @@ func (w *World) ownerOfGroup(region, id string) string {
 }
 
 // UpdateSecurityGroupRuleDescriptions sets or removes descriptions of rules. All or nothing.
-func (r *Region) UpdateSecurityGroupRuleDescriptions(in UpdateDescriptionsInput) error {
+func (r Groups) UpdateSecurityGroupRuleDescriptions(in UpdateDescriptionsInput) error {
 	return r.mutate(directed("UpdateSecurityGroupRuleDescriptions", in.Egress), func(now time.Time) ([]string, error) {
 		g, err := r.group(in.GroupID, in.GroupName, now)
 		if err != nil {

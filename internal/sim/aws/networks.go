@@ -16,7 +16,7 @@ type VPCAttributes struct {
 }
 
 // ModifyVPC changes the switches of a VPC.
-func (r *Region) ModifyVPC(id string, change func(*VPCAttributes)) error {
+func (r Networks) ModifyVPC(id string, change func(*VPCAttributes)) error {
 	return r.mutate("ModifyVpcAttribute", func(now time.Time) ([]string, error) {
 		v, err := r.ownVPC(id, now)
 		if err != nil {
@@ -33,7 +33,7 @@ func (r *Region) ModifyVPC(id string, change func(*VPCAttributes)) error {
 }
 
 // ModifySubnet says whether interfaces that are launched into a subnet get a public address.
-func (r *Region) ModifySubnet(id string, mapPublicIP bool) error {
+func (r Networks) ModifySubnet(id string, mapPublicIP bool) error {
 	return r.mutate("ModifySubnetAttribute", func(now time.Time) ([]string, error) {
 		s, err := r.ownSubnet(id, now)
 		if err != nil {
@@ -45,7 +45,7 @@ func (r *Region) ModifySubnet(id string, mapPublicIP bool) error {
 }
 
 // DeleteSubnet deletes a subnet in which there is no interface, and what associates it.
-func (r *Region) DeleteSubnet(id string) error {
+func (r Networks) DeleteSubnet(id string) error {
 	return r.mutate("DeleteSubnet", func(now time.Time) ([]string, error) {
 		s, err := r.ownSubnet(id, now)
 		if err != nil {
@@ -67,7 +67,7 @@ func (r *Region) DeleteSubnet(id string) error {
 }
 
 // nicsAnywhere reports whether the account or one that it shares with has such an interface.
-func (r *Region) nicsAnywhere(is func(*NetworkInterface) bool) (found bool) {
+func (r Networks) nicsAnywhere(is func(*NetworkInterface) bool) (found bool) {
 	look := func(d *regionData) {
 		for _, n := range d.nics {
 			found = found || is(n)
@@ -80,7 +80,7 @@ func (r *Region) nicsAnywhere(is func(*NetworkInterface) bool) (found bool) {
 
 // DeleteVPC deletes a VPC that holds nothing but its default group, its main route table and its
 // default ACL, which go with it. Peering connections of it end.
-func (r *Region) DeleteVPC(id string) error {
+func (r Networks) DeleteVPC(id string) error {
 	return r.mutate("DeleteVpc", func(now time.Time) ([]string, error) {
 		v, err := r.ownVPC(id, now)
 		if err != nil {
@@ -118,7 +118,7 @@ func (r *Region) DeleteVPC(id string) error {
 	})
 }
 
-func (r *Region) vpcInUse(v *VPC) bool {
+func (r Networks) vpcInUse(v *VPC) bool {
 	for _, s := range r.data.subnets {
 		if s.VPCID == v.ID {
 			return true
@@ -151,7 +151,7 @@ func (r *Region) vpcInUse(v *VPC) bool {
 const maxBlocks = 5
 
 // AssociateVPCCIDRBlock gives a VPC a further block.
-func (r *Region) AssociateVPCCIDRBlock(id, cidr string, provided bool) (CIDRBlock, error) {
+func (r Networks) AssociateVPCCIDRBlock(id, cidr string, provided bool) (CIDRBlock, error) {
 	var out CIDRBlock
 	err := r.mutate("AssociateVpcCidrBlock", func(now time.Time) ([]string, error) {
 		v, err := r.ownVPC(id, now)
@@ -194,7 +194,7 @@ func (r *Region) AssociateVPCCIDRBlock(id, cidr string, provided bool) (CIDRBloc
 }
 
 // DisassociateVPCCIDRBlock takes a block other than the first from a VPC, if no subnet lies in it.
-func (r *Region) DisassociateVPCCIDRBlock(association string) (vpcID string, out CIDRBlock, err error) {
+func (r Networks) DisassociateVPCCIDRBlock(association string) (vpcID string, out CIDRBlock, err error) {
 	err = r.mutate("DisassociateVpcCidrBlock", func(time.Time) ([]string, error) {
 		for _, v := range r.data.vpcs {
 			at := slices.IndexFunc(v.CIDRs, func(b CIDRBlock) bool { return b.AssociationID == association })

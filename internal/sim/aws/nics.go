@@ -8,7 +8,7 @@ import (
 
 // wantedGroups checks a set of groups for an interface of a VPC and returns it without repetitions.
 // mixed is the refusal for a group of another VPC, which differs from call to call.
-func (r *Region) wantedGroups(vpcID string, ids []string, now time.Time, mixed func(group string) *Error) ([]GroupName, error) {
+func (r Interfaces) wantedGroups(vpcID string, ids []string, now time.Time, mixed func(group string) *Error) ([]GroupName, error) {
 	var out []GroupName
 	for _, id := range ids {
 		if err := CheckID("sg", id); err != nil {
@@ -34,7 +34,7 @@ func (r *Region) wantedGroups(vpcID string, ids []string, now time.Time, mixed f
 
 // ModifyNetworkInterfaceGroups replaces the groups of an interface
 // (ModifyNetworkInterfaceAttribute). At least one group must be left, all of the interface's VPC.
-func (r *Region) ModifyNetworkInterfaceGroups(nicID string, groupIDs []string) error {
+func (r Interfaces) ModifyNetworkInterfaceGroups(nicID string, groupIDs []string) error {
 	return r.mutate("ModifyNetworkInterfaceAttribute", func(now time.Time) ([]string, error) {
 		if err := CheckID("eni", nicID); err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ func (r *Region) ModifyNetworkInterfaceGroups(nicID string, groupIDs []string) e
 	})
 }
 
-func (r *Region) setGroups(n *NetworkInterface, groupIDs []string, now time.Time) error {
+func (r Interfaces) setGroups(n *NetworkInterface, groupIDs []string, now time.Time) error {
 	if len(groupIDs) == 0 {
 		return invalidValue("You must specify at least one security group for the network interface '%s'", n.ID)
 	}
@@ -66,7 +66,7 @@ func (r *Region) setGroups(n *NetworkInterface, groupIDs []string, now time.Time
 
 // ModifyInstanceGroups replaces the groups of an instance with one interface
 // (ModifyInstanceAttribute).
-func (r *Region) ModifyInstanceGroups(instanceID string, groupIDs []string) error {
+func (r Interfaces) ModifyInstanceGroups(instanceID string, groupIDs []string) error {
 	return r.mutate("ModifyInstanceAttribute", func(now time.Time) ([]string, error) {
 		i, err := r.instance(instanceID, now)
 		if err != nil {
@@ -112,7 +112,7 @@ type nicPlan struct {
 
 // planNIC checks an interface specification. taken collects the addresses that the call has
 // promised already.
-func (r *Region) planNIC(spec InterfaceSpec, now time.Time, taken map[netip.Addr]bool) (nicPlan, error) {
+func (r Interfaces) planNIC(spec InterfaceSpec, now time.Time, taken map[netip.Addr]bool) (nicPlan, error) {
 	p := nicPlan{spec: spec}
 	if id := spec.NetworkInterfaceID; id != "" {
 		if err := CheckID("eni", id); err != nil {
@@ -171,7 +171,7 @@ func (r *Region) planNIC(spec InterfaceSpec, now time.Time, taken map[netip.Addr
 }
 
 // claim checks that an address lies in the subnet and is free.
-func (r *Region) claim(s *Subnet, text string, taken map[netip.Addr]bool) (netip.Addr, error) {
+func (r Interfaces) claim(s *Subnet, text string, taken map[netip.Addr]bool) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
 		return a, invalidValue("Invalid IP address: '%s'", text)
@@ -188,7 +188,7 @@ func (r *Region) claim(s *Subnet, text string, taken map[netip.Addr]bool) (netip
 }
 
 // subnetFor finds a visible subnet; an empty id means the first default subnet of the default VPC.
-func (r *Region) subnetFor(id string, now time.Time) (*Subnet, error) {
+func (r Interfaces) subnetFor(id string, now time.Time) (*Subnet, error) {
 	if id != "" {
 		if err := CheckID("subnet", id); err != nil {
 			return nil, err
@@ -199,7 +199,7 @@ func (r *Region) subnetFor(id string, now time.Time) (*Subnet, error) {
 		}
 		return s, nil
 	}
-	vpc := r.defaultVPC()
+	vpc := Networks(r).defaultVPC()
 	if vpc == nil {
 		return nil, refuse("VPCIdNotSpecified", "No default VPC for this user")
 	}
@@ -217,7 +217,7 @@ func (r *Region) subnetFor(id string, now time.Time) (*Subnet, error) {
 
 // newNIC makes the planned interface, not yet attached and not yet stored. used are the addresses
 // taken in its VPC.
-func (r *Region) newNIC(p nicPlan, now time.Time, used map[netip.Addr]bool) (*NetworkInterface, error) {
+func (r Interfaces) newNIC(p nicPlan, now time.Time, used map[netip.Addr]bool) (*NetworkInterface, error) {
 	n := &NetworkInterface{
 		ID: r.w.newID("eni"), Account: r.at.account, VPCID: p.subnet.VPCID, SubnetID: p.subnet.ID, Zone: p.subnet.Zone.Name,
 		Description: p.spec.Description, InterfaceType: "interface", MAC: r.w.newMAC(), SourceDestCheck: true,

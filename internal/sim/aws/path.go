@@ -45,8 +45,8 @@ type border struct {
 	data  *regionData
 }
 
-// borders finds the subnets whose ACL or route table has been told or written.
-func (way packets) borders() map[string]border {
+// networkACLs finds the subnets whose ACL or route table has been told or written.
+func (way packets) networkACLs() map[string]border {
 	out := map[string]border{}
 	for _, d := range way.w.regions {
 		for id, s := range d.subnets {
@@ -73,18 +73,18 @@ type Filter struct {
 
 // obstacle says what on the way stops a flow that the security groups let through, and which filter
 // that is, if one is; "" if nothing does.
-func (way packets) obstacle(x *addressIndex, src, dst party, f Flow) (string, Filter) {
-	if len(x.borders) == 0 || src.nic != nil && dst.nic != nil && src.nic.SubnetID == dst.nic.SubnetID && !src.public && !dst.public {
+func (way packets) obstacle(x *addressIndex, src, dst endpoint, f Flow) (string, Filter) {
+	if len(x.networkACLs) == 0 || src.nic != nil && dst.nic != nil && src.nic.SubnetID == dst.nic.SubnetID && !src.public && !dst.public {
 		return "", Filter{}
 	}
-	for _, end := range []struct{ self, other party }{{src, dst}, {dst, src}} {
+	for _, end := range []struct{ self, other endpoint }{{src, dst}, {dst, src}} {
 		if why := way.noRoute(x, end.self, end.other); why != "" {
 			return why, Filter{}
 		}
 	}
 	back, answered := f.reply()
 	for i, leg := range []struct {
-		self, other party
+		self, other endpoint
 		egress      bool
 		packet      packet
 		needed      bool
@@ -98,7 +98,7 @@ func (way packets) obstacle(x *addressIndex, src, dst party, f Flow) (string, Fi
 		if !leg.needed || leg.self.nic == nil {
 			continue
 		}
-		acl := x.borders[leg.self.nic.SubnetID].acl
+		acl := x.networkACLs[leg.self.nic.SubnetID].acl
 		if acl == nil {
 			continue
 		}
@@ -117,13 +117,13 @@ func entryName(n int) string {
 	return fmt.Sprint(n)
 }
 
-// noRoute says why packets of an interface do not find the other end; "" if they do, or if nobody
-// told of routes.
-func (way packets) noRoute(x *addressIndex, self, other party) string {
+// noRoute says why packets of an interface do not find the other end; "" if they do, or if no one
+// reported routes.
+func (way packets) noRoute(x *addressIndex, self, other endpoint) string {
 	if self.nic == nil {
 		return ""
 	}
-	b := x.borders[self.nic.SubnetID]
+	b := x.networkACLs[self.nic.SubnetID]
 	if b.table == nil || b.isLocal(other.addr) {
 		return ""
 	}

@@ -71,8 +71,8 @@ type GroupReference struct {
 }
 
 // SecurityGroupReferences is DescribeSecurityGroupReferences.
-func (r *Region) SecurityGroupReferences(ids ...string) ([]GroupReference, error) {
-	groups, err := r.SecurityGroups(ids...)
+func (r Groups) SecurityGroupReferences(ids ...string) ([]GroupReference, error) {
+	groups, err := (&Region{r.site}).SecurityGroups(ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func (r *Region) SecurityGroupReferences(ids ...string) ([]GroupReference, error
 	return out, nil
 }
 
-// refersFrom reports whether any group in the VPC, whoever owns it, has a rule that refers to a
-// group.
+// refersFrom reports whether any group in the VPC, no matter who owns it, has a rule that refers to
+// a group.
 func (way packets) refersFrom(vpc, group string) bool {
 	for _, d := range way.w.regions {
 		for _, g := range d.groups {

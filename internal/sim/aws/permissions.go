@@ -4,12 +4,12 @@ import "time"
 
 // group finds a visible group of the region by id, or by name in the default VPC when the id is
 // empty.
-func (r *Region) group(id, name string, now time.Time) (*SecurityGroup, error) {
+func (r Groups) group(id, name string, now time.Time) (*SecurityGroup, error) {
 	if id == "" {
 		if name == "" {
 			return nil, refuse("MissingParameter", "The request must contain the parameter groupName or groupId")
 		}
-		vpc := r.defaultVPC()
+		vpc := Networks(r).defaultVPC()
 		if vpc == nil {
 			return nil, refuse("VPCIdNotSpecified", "No default VPC for this user")
 		}
@@ -28,7 +28,7 @@ func (r *Region) group(id, name string, now time.Time) (*SecurityGroup, error) {
 	return g, nil
 }
 
-func (r *Region) groupNamed(vpcID, name string, now time.Time) *SecurityGroup {
+func (r Groups) groupNamed(vpcID, name string, now time.Time) *SecurityGroup {
 	for _, g := range r.data.groups {
 		if g.VPCID == vpcID && g.Name == name && seen(g.Visible, now) {
 			return g
@@ -37,7 +37,7 @@ func (r *Region) groupNamed(vpcID, name string, now time.Time) *SecurityGroup {
 	return nil
 }
 
-func (r *Region) defaultVPC() *VPC {
+func (r Networks) defaultVPC() *VPC {
 	for _, v := range r.data.vpcs {
 		if v.IsDefault {
 			return v
@@ -61,7 +61,7 @@ func Expand(groupID, account string, egress bool, perms []Permission) ([]Securit
 }
 
 // expand is Expand for a group of the region, where references may also be by name.
-func (r *Region) expand(g *SecurityGroup, egress bool, perms []Permission, now time.Time) ([]SecurityGroupRule, error) {
+func (r Groups) expand(g *SecurityGroup, egress bool, perms []Permission, now time.Time) ([]SecurityGroupRule, error) {
 	base := SecurityGroupRule{GroupID: g.ID, Account: g.Account, Egress: egress}
 	return expandAll(base, perms, func(ref GroupRef) (GroupPeer, error) { return r.groupPeer(g, ref, now) })
 }
@@ -143,7 +143,7 @@ func expandOne(base SecurityGroupRule, p *Permission, group resolver) ([]Securit
 
 // groupPeer reads a group reference; a group named instead of given by id is looked up in the VPC
 // of g.
-func (r *Region) groupPeer(g *SecurityGroup, ref GroupRef, now time.Time) (GroupPeer, error) {
+func (r Groups) groupPeer(g *SecurityGroup, ref GroupRef, now time.Time) (GroupPeer, error) {
 	peer := GroupPeer{GroupID: ref.GroupID, UserID: ref.UserID, VPCID: ref.VPCID, PeeringID: ref.PeeringID}
 	if peer.UserID == "" {
 		peer.UserID = r.at.account
@@ -163,7 +163,7 @@ func (r *Region) groupPeer(g *SecurityGroup, ref GroupRef, now time.Time) (Group
 
 // checkPeer makes sure that the peer of a new rule exists and may be referenced, and completes the
 // group reference.
-func (r *Region) checkPeer(g *SecurityGroup, rule *SecurityGroupRule, now time.Time) error {
+func (r Groups) checkPeer(g *SecurityGroup, rule *SecurityGroupRule, now time.Time) error {
 	if rule.PrefixListID != "" {
 		p, ok := r.data.prefixLists[rule.PrefixListID]
 		if !ok || !seen(p.Visible, now) {
@@ -229,7 +229,7 @@ func (r *site) countRules(rules []SecurityGroupRule, egress bool) ruleCount {
 
 // checkRuleQuota refuses a change of the rules of one direction that grows a family beyond the
 // quota.
-func (r *Region) checkRuleQuota(before, after []SecurityGroupRule, egress bool) error {
+func (r Groups) checkRuleQuota(before, after []SecurityGroupRule, egress bool) error {
 	limit := r.w.quotas(r.at.account).RulesPerGroup
 	b, a := r.countRules(before, egress), r.countRules(after, egress)
 	if a.v4 > limit && a.v4 > b.v4 || a.v6 > limit && a.v6 > b.v6 {

@@ -196,7 +196,7 @@ type Mutation struct {
 	Time      time.Time
 	Account   string
 	Region    string // empty for calls that are of no region
-	Action    string // EC2 or STS action name, or the method of World that no action stands for
+	Action    string // EC2 or STS action name, or the method of World that no action represents
 	Resources []string
 	// Cause is who asked for it through the wire; nil for what happens behind the scenes.
 	Cause *Cause

@@ -24,8 +24,8 @@ type RouteTable struct {
 	Main         string              `json:"main,omitempty"` // association with the VPC; empty if it is not the main table
 	Associations []SubnetAssociation `json:"associations,omitempty"`
 	Routes       []Route             `json:"routes,omitempty"` // without those to the VPC itself
-	// Implied is the main table of a VPC that nobody has told of or has written to. It says nothing
-	// about routes, and so plays no part in verdicts.
+	// Implied is the main table of a VPC that no one has reported or has written to. It says
+	// nothing about routes, and so plays no part in verdicts.
 	Implied bool      `json:"implied,omitempty"`
 	Tags    Tags      `json:"tags,omitempty"`
 	Visible time.Time `json:"visible,omitzero"`
@@ -38,7 +38,7 @@ type Route struct {
 	PrefixListID string       `json:"prefixListId,omitempty"`
 	Target       string       `json:"target"`
 	Origin       string       `json:"origin,omitempty"`
-	// State is filled in by describes. Of a target that is not modelled it is kept as it was told.
+	// State is filled in by describes. Of a target that is not modelled it is kept as it was given.
 	State string `json:"state,omitempty"`
 }
 
@@ -116,7 +116,7 @@ func (way packets) routeState(d *regionData, vpc string, route *Route) string {
 	switch ResourceType(target) {
 	case "internet-gateway":
 		g := d.gateways[target]
-		// A description that tells of routes need not tell of gateways.
+		// A description that reports routes need not tell of gateways.
 		good = g == nil && len(d.gateways) == 0 || g != nil && g.VPCID == vpc
 	case "vpc-peering-connection":
 		p := way.w.peerings[target]

@@ -14,7 +14,7 @@ import (
 )
 
 // This file keeps the native services of a region: databases, balancers, endpoints and the like.
-// What they are like is told by package native; here they get interfaces, addresses and groups.
+// What they are like is reported by package native; here they get interfaces, addresses and groups.
 
 // ServiceState is the part of a RegionState that this file is about. A node of a service without an
 // interface gets one when the World is built.
@@ -86,13 +86,13 @@ func (r *Region) equip(s *native.Service, now time.Time) error {
 		if nodes[i].Addr.IsValid() {
 			spec.PrivateIP = nodes[i].Addr.String()
 		}
-		p, err := r.planNIC(spec, now, taken)
+		p, err := Interfaces{r.site}.planNIC(spec, now, taken)
 		if err != nil {
 			return err
 		}
 		used := r.used(p.subnet.VPCID)
 		maps.Copy(used, taken)
-		n, err := r.newNIC(p, now, used)
+		n, err := Interfaces{r.site}.newNIC(p, now, used)
 		if err != nil {
 			return err
 		}
@@ -121,8 +121,8 @@ func (r *Region) equip(s *native.Service, now time.Time) error {
 	return nil
 }
 
-// Services are the calls about native services. The refusals are those of EC2 where a group, a
-// subnet or an address is at fault; else their codes are ServiceNotFound, ServiceExists,
+// Services are the calls about native services. The refusals are the refusals of EC2 where a group,
+// a subnet or an address is at fault; else their codes are ServiceNotFound, ServiceExists,
 // ServiceBusy, ServiceInvalid, DifferentNetworks and TagInvalid, which each API has its own names
 // for.
 type Services struct{ r *Region }
@@ -254,7 +254,7 @@ func (s Services) SetGroups(action string, ref native.Ref, ids []string) (native
 		if len(ids) == 0 {
 			return nil, refuse("ServiceInvalid", "at least one security group is needed")
 		}
-		groups, err := s.r.wantedGroups(x.VPCID, ids, now, func(id string) *Error {
+		groups, err := s.r.Interfaces().wantedGroups(x.VPCID, ids, now, func(id string) *Error {
 			return refuse("DifferentNetworks", "The security group %s is not in %s, where %s is.", id, x.VPCID, x.Name)
 		})
 		if err != nil {

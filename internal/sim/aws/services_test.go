@@ -20,14 +20,14 @@ func TestVisibilityDelay(t *testing.T) {
 	wantRefusal(t, "describe", err, "InvalidGroup.NotFound", "The security group '"+g+"' does not exist")
 	wantRefusal(t, "authorize", b.allow(g, tcp(80, "10.0.0.0/8")), "InvalidGroup.NotFound", "")
 	wantRefusal(t, "tag", b.r.CreateTags([]string{g}, []Tag{{"k", "v"}}), "InvalidGroup.NotFound", "")
-	_, err = b.r.DeleteSecurityGroup(g, "")
+	_, err = b.r.Groups().DeleteSecurityGroup(g, "")
 	wantRefusal(t, "delete", err, "InvalidGroup.NotFound", "")
-	_, err = b.r.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: b.subnet[0].ID, GroupIDs: []string{g}})
+	_, err = b.r.InstanceCalls().RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: b.subnet[0].ID, GroupIDs: []string{g}})
 	wantRefusal(t, "run with it", err, "InvalidGroup.NotFound", "")
-	_, err = b.r.CreateSecurityGroup(CreateSecurityGroupInput{Name: "late", Description: "d", VPCID: b.vpc.ID})
+	_, err = b.r.Groups().CreateSecurityGroup(CreateSecurityGroupInput{Name: "late", Description: "d", VPCID: b.vpc.ID})
 	wantRefusal(t, "create again", err, "InvalidGroup.Duplicate", "")
-	v := must[VPC](t)(b.r.CreateVPC(CreateVPCInput{CIDR: "10.8.0.0/16"}))
-	_, err = b.r.CreateSubnet(CreateSubnetInput{VPCID: v.ID, CIDR: "10.8.0.0/24"})
+	v := must[VPC](t)(b.r.Networks().CreateVPC(CreateVPCInput{CIDR: "10.8.0.0/16"}))
+	_, err = b.r.Networks().CreateSubnet(CreateSubnetInput{VPCID: v.ID, CIDR: "10.8.0.0/24"})
 	wantRefusal(t, "subnet of a new VPC", err, "InvalidVpcID.NotFound", "")
 	b.clock.advance(10 * time.Second)
 	if err := b.allow(g, tcp(80, "10.0.0.0/8")); err != nil {
@@ -41,7 +41,7 @@ func TestVisibilityDelay(t *testing.T) {
 func TestTags(t *testing.T) {
 	b := newBench(t, Options{})
 	g := b.group("web")
-	rule := must[[]SecurityGroupRule](t)(b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: g, Permissions: []Permission{tcp(80, "10.0.0.0/8")}}))[0].ID
+	rule := must[[]SecurityGroupRule](t)(b.r.Groups().AuthorizeSecurityGroup(AuthorizeInput{GroupID: g, Permissions: []Permission{tcp(80, "10.0.0.0/8")}}))[0].ID
 	i := b.run(RunInstancesInput{})
 	all := []string{b.vpc.ID, b.subnet[0].ID, g, rule, i.ID, i.NetworkInterfaces[0].ID}
 	if err := b.r.CreateTags(all, []Tag{{"a", "1"}, {"b", "2"}}); err != nil {
@@ -110,7 +110,7 @@ func TestPrefixLists(t *testing.T) {
 	}
 	_, err := b.r.Lists().DeletePrefixList(l.ID)
 	wantRefusal(t, "delete a referenced list", err, "DependencyViolation", "")
-	must[string](t)(b.r.DeleteSecurityGroup(g, ""))
+	must[string](t)(b.r.Groups().DeleteSecurityGroup(g, ""))
 	must[PrefixList](t)(b.r.Lists().DeletePrefixList(l.ID))
 	b.clock.advance(time.Minute)
 	_, err = b.r.Lists().PrefixLists(l.ID)
@@ -120,9 +120,9 @@ func TestPrefixLists(t *testing.T) {
 func TestPeering(t *testing.T) {
 	b := newBench(t, Options{})
 	rb := must[*Region](t)(b.w.Region(acctB, west))
-	far := must[VPC](t)(rb.CreateVPC(CreateVPCInput{CIDR: "10.7.0.0/16"}))
-	sub := must[Subnet](t)(rb.CreateSubnet(CreateSubnetInput{VPCID: far.ID, CIDR: "10.7.0.0/24"}))
-	theirs := must[SecurityGroup](t)(rb.CreateSecurityGroup(CreateSecurityGroupInput{Name: "theirs", Description: "d", VPCID: far.ID})).ID
+	far := must[VPC](t)(Networks{rb.site}.CreateVPC(CreateVPCInput{CIDR: "10.7.0.0/16"}))
+	sub := must[Subnet](t)(Networks{rb.site}.CreateSubnet(CreateSubnetInput{VPCID: far.ID, CIDR: "10.7.0.0/24"}))
+	theirs := must[SecurityGroup](t)(Groups{rb.site}.CreateSecurityGroup(CreateSecurityGroupInput{Name: "theirs", Description: "d", VPCID: far.ID})).ID
 	mine := b.group("mine")
 	refer := func(user string) error {
 		p := tcp(80)
@@ -143,7 +143,7 @@ func TestPeering(t *testing.T) {
 		t.Errorf("the other account sees %+v", got)
 	}
 	server := b.run(RunInstancesInput{GroupIDs: []string{mine}}).NetworkInterfaces[0]
-	client := must[Reservation](t)(rb.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: sub.ID, GroupIDs: []string{theirs}})).Instances[0].NetworkInterfaces[0]
+	client := must[Reservation](t)(InstanceCalls{rb.site}.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: sub.ID, GroupIDs: []string{theirs}})).Instances[0].NetworkInterfaces[0]
 	flow := Flow{Src: End{NIC: client.ID}, Dst: End{NIC: server.ID}, Protocol: 6, Port: 80}
 	byAddress := Flow{Src: End{Addr: client.PrivateIPs[0].Addr}, Dst: End{NIC: server.ID}, Protocol: 6, Port: 80}
 	for _, status := range []string{"active", "deleted", "active"} {
@@ -161,10 +161,10 @@ func TestPeering(t *testing.T) {
 	}
 	// A reference from the peer VPC does not keep a group: the rule becomes stale, and matches
 	// nothing.
-	if err := rb.ModifyNetworkInterfaceGroups(client.ID, []string{defaultOf(t, rb, far.ID)}); err != nil {
+	if err := (Interfaces{rb.site}).ModifyNetworkInterfaceGroups(client.ID, []string{defaultOf(t, rb, far.ID)}); err != nil {
 		t.Fatal(err)
 	}
-	must[string](t)(rb.DeleteSecurityGroup(theirs, ""))
+	must[string](t)(Groups{rb.site}.DeleteSecurityGroup(theirs, ""))
 	if v := must[Verdict](t)(b.w.Allowed(flow)); v.Allowed {
 		t.Errorf("stale rule: %s", v.Reason)
 	}
@@ -301,7 +301,7 @@ func TestStateGoesOn(t *testing.T) {
 	}
 	// Ids go on where they stopped: both worlds make up the same next one, which nothing has yet.
 	g1 := b.group("next")
-	g2 := must[SecurityGroup](t)(r.CreateSecurityGroup(CreateSecurityGroupInput{Name: "next", Description: "test", VPCID: b.vpc.ID})).ID
+	g2 := must[SecurityGroup](t)(Groups{r.site}.CreateSecurityGroup(CreateSecurityGroupInput{Name: "next", Description: "test", VPCID: b.vpc.ID})).ID
 	if g1 != g2 {
 		t.Errorf("ids differ after the restart: %s and %s", g1, g2)
 	}
@@ -326,13 +326,13 @@ func TestConcurrency(t *testing.T) {
 	var wg sync.WaitGroup
 	for k := range 4 {
 		wg.Go(func() {
-			g, err := b.r.CreateSecurityGroup(CreateSecurityGroupInput{Name: fmt.Sprint("g", k), Description: "d", VPCID: b.vpc.ID})
+			g, err := b.r.Groups().CreateSecurityGroup(CreateSecurityGroupInput{Name: fmt.Sprint("g", k), Description: "d", VPCID: b.vpc.ID})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			for n := range int32(20) {
-				err := errors.Join(b.allow(g.ID, tcp(n, "10.0.0.0/8")), b.r.ModifyNetworkInterfaceGroups(nic, []string{g.ID}))
+				err := errors.Join(b.allow(g.ID, tcp(n, "10.0.0.0/8")), b.r.Interfaces().ModifyNetworkInterfaceGroups(nic, []string{g.ID}))
 				_, err2 := b.r.SecurityGroups()
 				_, err3 := b.w.Allowed(Flow{Src: End{Addr: netip.MustParseAddr("10.9.9.9")}, Dst: End{NIC: nic}, Protocol: 6, Port: int(n)})
 				if err := errors.Join(err, err2, err3); err != nil {

@@ -12,7 +12,7 @@ import (
 // Tags are everybody's own: what one account puts on a shared thing no other account sees.
 
 // neighbours calls f with what other accounts have in the region.
-func (r *Region) neighbours(f func(*regionData)) {
+func (r *site) neighbours(f func(*regionData)) {
 	if !r.w.shared {
 		return
 	}
@@ -24,7 +24,7 @@ func (r *Region) neighbours(f func(*regionData)) {
 }
 
 // sharedHere calls f with the subnets that others share with this account, and their VPCs.
-func (r *Region) sharedHere(f func(*VPC, *Subnet)) {
+func (r *site) sharedHere(f func(*VPC, *Subnet)) {
 	r.neighbours(func(d *regionData) {
 		for _, s := range d.subnets {
 			if v := d.vpcs[s.VPCID]; v != nil && slices.Contains(s.SharedWith, r.at.account) {
@@ -35,7 +35,7 @@ func (r *Region) sharedHere(f func(*VPC, *Subnet)) {
 }
 
 // visibleVPCs are the VPCs that the account sees, each as it sees it.
-func (r *Region) visibleVPCs() map[string]*VPC {
+func (r *site) visibleVPCs() map[string]*VPC {
 	if !r.w.shared {
 		return r.data.vpcs
 	}
@@ -49,7 +49,7 @@ func (r *Region) visibleVPCs() map[string]*VPC {
 }
 
 // visibleSubnets are the subnets that the account sees.
-func (r *Region) visibleSubnets() map[string]*Subnet {
+func (r *site) visibleSubnets() map[string]*Subnet {
 	if !r.w.shared {
 		return r.data.subnets
 	}
@@ -62,9 +62,9 @@ func (r *Region) visibleSubnets() map[string]*Subnet {
 	return all
 }
 
-// visibleNICs are the account's interfaces and those of participants in its VPCs, without their
-// tags.
-func (r *Region) visibleNICs() map[string]*NetworkInterface {
+// visibleNICs are the account's interfaces and the interfaces of participants in its VPCs, without
+// their tags.
+func (r *site) visibleNICs() map[string]*NetworkInterface {
 	if !r.w.shared {
 		return r.data.nics
 	}
@@ -81,8 +81,9 @@ func (r *Region) visibleNICs() map[string]*NetworkInterface {
 	return all
 }
 
-// visibleGroups are the account's groups and those of participants in its VPCs, without their tags.
-func (r *Region) visibleGroups() map[string]*SecurityGroup {
+// visibleGroups are the account's groups and the groups of participants in its VPCs, without their
+// tags.
+func (r *site) visibleGroups() map[string]*SecurityGroup {
 	if !r.w.shared {
 		return r.data.groups
 	}
@@ -111,7 +112,7 @@ func (d *regionData) ownTags(id string) Tags {
 }
 
 // tagsOnShared is where the account's tags on a shared VPC or subnet are; nil if it is neither.
-func (r *Region) tagsOnShared(id string) *Tags {
+func (r *site) tagsOnShared(id string) *Tags {
 	found := false
 	r.sharedHere(func(v *VPC, s *Subnet) { found = found || v.ID == id || s.ID == id })
 	if !found {
@@ -123,15 +124,15 @@ func (r *Region) tagsOnShared(id string) *Tags {
 	return r.data.sharedTags[id]
 }
 
-// used returns the private addresses taken in a VPC, by whomever.
-func (r *Region) used(vpcID string) map[netip.Addr]bool {
+// used returns the private addresses taken in a VPC, no matter who.
+func (r *site) used(vpcID string) map[netip.Addr]bool {
 	out := r.data.used(vpcID)
 	r.neighbours(func(d *regionData) { maps.Copy(out, d.used(vpcID)) })
 	return out
 }
 
 // referredElsewhere reports whether a group of another account in the same VPC refers to a group.
-func (r *Region) referredElsewhere(g *SecurityGroup) (found bool) {
+func (r *site) referredElsewhere(g *SecurityGroup) (found bool) {
 	r.neighbours(func(d *regionData) {
 		for _, other := range d.groups {
 			found = found || other.VPCID == g.VPCID && slices.ContainsFunc(other.Rules, func(x SecurityGroupRule) bool {

@@ -12,9 +12,9 @@ func sharedVPC(t *testing.T) (w *World, owner, participant *Region, vpc VPC, sub
 	s := State{Accounts: []Account{{ID: "111111111111", Regions: []string{"eu-west-1"}}, {ID: "222222222222", Regions: []string{"eu-west-1"}}}}
 	w = must[*World](t)(New(s, Options{}))
 	owner = region(w, "111111111111")
-	vpc = must[VPC](t)(owner.CreateVPC(CreateVPCInput{CIDR: "10.1.0.0/16", Tags: Tags{"Name": "shared"}}))
-	must[Subnet](t)(owner.CreateSubnet(CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"}))
-	subnet = must[Subnet](t)(owner.CreateSubnet(CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.2.0/24"}))
+	vpc = must[VPC](t)(Networks{owner.site}.CreateVPC(CreateVPCInput{CIDR: "10.1.0.0/16", Tags: Tags{"Name": "shared"}}))
+	must[Subnet](t)(Networks{owner.site}.CreateSubnet(CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"}))
+	subnet = must[Subnet](t)(Networks{owner.site}.CreateSubnet(CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.2.0/24"}))
 	s = w.State()
 	for r := range s.Regions {
 		for i := range s.Regions[r].Subnets {
@@ -38,17 +38,17 @@ func TestSharedVPC(t *testing.T) {
 	if groups := must[[]SecurityGroup](t)(participant.SecurityGroups()); len(groups) != 0 {
 		t.Errorf("the participant sees the owner's groups: %+v", groups)
 	}
-	_, err := participant.CreateSubnet(CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.3.0/24"})
+	_, err := Networks{participant.site}.CreateSubnet(CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.3.0/24"})
 	wantRefusal(t, "a subnet in the owner's VPC", err, "UnauthorizedOperation", "")
 
-	mine := must[SecurityGroup](t)(participant.CreateSecurityGroup(CreateSecurityGroupInput{Name: "mine", Description: "d", VPCID: vpc.ID, Tags: Tags{"a": "1"}}))
-	theirs := must[SecurityGroup](t)(owner.CreateSecurityGroup(CreateSecurityGroupInput{Name: "mine", Description: "d", VPCID: vpc.ID}))
+	mine := must[SecurityGroup](t)(Groups{participant.site}.CreateSecurityGroup(CreateSecurityGroupInput{Name: "mine", Description: "d", VPCID: vpc.ID, Tags: Tags{"a": "1"}}))
+	theirs := must[SecurityGroup](t)(Groups{owner.site}.CreateSecurityGroup(CreateSecurityGroupInput{Name: "mine", Description: "d", VPCID: vpc.ID}))
 	run := func(r *Region, g string) NetworkInterface {
 		t.Helper()
-		out := must[Reservation](t)(r.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g}}))
+		out := must[Reservation](t)(InstanceCalls{r.site}.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g}}))
 		return out.Instances[0].NetworkInterfaces[0]
 	}
-	_, err = participant.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{theirs.ID}})
+	_, err = InstanceCalls{participant.site}.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{theirs.ID}})
 	wantRefusal(t, "a group of the owner", err, "InvalidGroup.NotFound", "")
 	a, b := run(owner, theirs.ID), run(participant, mine.ID)
 	if a.PrimaryIP().Addr == b.PrimaryIP().Addr {
@@ -70,23 +70,23 @@ func TestSharedVPC(t *testing.T) {
 	if instances := must[[]Instance](t)(owner.Instances()); len(instances) != 1 {
 		t.Errorf("the owner sees %d instances, want its own", len(instances))
 	}
-	wantRefusal(t, "the participant's interface", owner.ModifyNetworkInterfaceGroups(b.ID, []string{theirs.ID}), "InvalidNetworkInterfaceID.NotFound", "")
-	_, err = owner.DeleteSecurityGroup(mine.ID, "")
+	wantRefusal(t, "the participant's interface", Interfaces{owner.site}.ModifyNetworkInterfaceGroups(b.ID, []string{theirs.ID}), "InvalidNetworkInterfaceID.NotFound", "")
+	_, err = Groups{owner.site}.DeleteSecurityGroup(mine.ID, "")
 	wantRefusal(t, "the participant's group", err, "InvalidGroup.NotFound", "")
 	_, err = participant.NetworkInterfaces(a.ID)
 	wantRefusal(t, "the owner's interface", err, "InvalidNetworkInterfaceID.NotFound", "")
 
 	// References across the accounts hold, and groups that are referred to stay.
 	from := Permission{Protocol: "-1", Groups: []GroupRef{{GroupID: theirs.ID, UserID: "111111111111"}}}
-	must[[]SecurityGroupRule](t)(participant.AuthorizeSecurityGroup(AuthorizeInput{GroupID: mine.ID, Permissions: []Permission{from}}))
+	must[[]SecurityGroupRule](t)(Groups{participant.site}.AuthorizeSecurityGroup(AuthorizeInput{GroupID: mine.ID, Permissions: []Permission{from}}))
 	v, err := w.Allowed(Flow{Src: End{NIC: a.ID}, Dst: End{NIC: b.ID}, Protocol: 6, Port: 443})
 	if err != nil || !v.Allowed {
 		t.Errorf("%+v, %v", v, err)
 	}
-	spare := must[SecurityGroup](t)(owner.CreateSecurityGroup(CreateSecurityGroupInput{Name: "spare", Description: "d", VPCID: vpc.ID}))
+	spare := must[SecurityGroup](t)(Groups{owner.site}.CreateSecurityGroup(CreateSecurityGroupInput{Name: "spare", Description: "d", VPCID: vpc.ID}))
 	from.Groups[0].GroupID = spare.ID
-	must[[]SecurityGroupRule](t)(participant.AuthorizeSecurityGroup(AuthorizeInput{GroupID: mine.ID, Permissions: []Permission{from}}))
-	_, err = owner.DeleteSecurityGroup(spare.ID, "")
+	must[[]SecurityGroupRule](t)(Groups{participant.site}.AuthorizeSecurityGroup(AuthorizeInput{GroupID: mine.ID, Permissions: []Permission{from}}))
+	_, err = Groups{owner.site}.DeleteSecurityGroup(spare.ID, "")
 	wantRefusal(t, "a group that the participant refers to", err, "DependencyViolation", "")
 
 	// All of it is kept.

@@ -229,7 +229,7 @@ type InstanceChange struct {
 }
 
 // ModifyInstance changes an attribute of an instance.
-func (r *Region) ModifyInstance(id string, c InstanceChange) error {
+func (r InstanceCalls) ModifyInstance(id string, c InstanceChange) error {
 	return r.mutate("ModifyInstanceAttribute", func(now time.Time) ([]string, error) {
 		i, err := r.instance(id, now)
 		if err != nil {

@@ -13,7 +13,7 @@ func (v *VPC) hasIPv6() bool {
 }
 
 // vpcFor finds a visible VPC; an empty id means the default VPC.
-func (r *Region) vpcFor(id string, now time.Time) (*VPC, error) {
+func (r Networks) vpcFor(id string, now time.Time) (*VPC, error) {
 	if id == "" {
 		if v := r.defaultVPC(); v != nil {
 			return v, nil
@@ -31,7 +31,7 @@ func (r *Region) vpcFor(id string, now time.Time) (*VPC, error) {
 }
 
 // CreateVPC makes a VPC with its default group. The answer says pending.
-func (r *Region) CreateVPC(in CreateVPCInput) (VPC, error) {
+func (r Networks) CreateVPC(in CreateVPCInput) (VPC, error) {
 	var out VPC
 	err := r.mutate("CreateVpc", func(now time.Time) ([]string, error) {
 		v4, err := canonicalCIDR(in.CIDR, false)
@@ -77,8 +77,8 @@ func (r *Region) CreateVPC(in CreateVPCInput) (VPC, error) {
 }
 
 // newDefaultGroup makes the default group of a VPC: everything in from itself, everything out.
-func (r *Region) newDefaultGroup(v *VPC, now time.Time) *SecurityGroup {
-	g := r.newGroup(v, defaultGroup, "default VPC security group", now)
+func (r Networks) newDefaultGroup(v *VPC, now time.Time) *SecurityGroup {
+	g := Groups(r).newGroup(v, defaultGroup, "default VPC security group", now)
 	g.Rules = append([]SecurityGroupRule{{
 		ID: r.w.newID("sgr"), GroupID: g.ID, Account: g.Account, Protocol: AllProtocols, FromPort: -1, ToPort: -1,
 		Group: &GroupPeer{GroupID: g.ID, UserID: g.Account},
@@ -94,7 +94,7 @@ func (w *World) newIPv6Block() netip.Prefix {
 }
 
 // CreateSubnet makes a subnet inside a block of its VPC.
-func (r *Region) CreateSubnet(in CreateSubnetInput) (Subnet, error) {
+func (r Networks) CreateSubnet(in CreateSubnetInput) (Subnet, error) {
 	var out Subnet
 	err := r.mutate("CreateSubnet", func(now time.Time) ([]string, error) {
 		if in.VPCID == "" {
@@ -127,7 +127,7 @@ func (r *Region) CreateSubnet(in CreateSubnetInput) (Subnet, error) {
 	return out, err
 }
 
-func (r *Region) checkSubnet(v *VPC, in CreateSubnetInput) (*Subnet, error) {
+func (r Networks) checkSubnet(v *VPC, in CreateSubnetInput) (*Subnet, error) {
 	s := &Subnet{Account: r.at.account, VPCID: v.ID, State: StateAvailable}
 	var err error
 	if in.CIDR != "" || in.IPv6CIDR == "" {
@@ -201,7 +201,7 @@ func (s *Subnet) overlaps(o *Subnet) bool {
 const reservedAddresses = 5
 
 // freeAddresses counts the IPv4 addresses that a new interface could get.
-func (r *Region) freeAddresses(s *Subnet) int {
+func (r Networks) freeAddresses(s *Subnet) int {
 	if !s.CIDR.IsValid() {
 		return 0
 	}
@@ -237,7 +237,7 @@ func (d *regionData) used(vpcID string) map[netip.Addr]bool {
 			out[a] = true
 		}
 		for _, p := range n.Prefixes {
-			// Nobody is given an IPv6 address by its place in the block.
+			// No one is given an IPv6 address by its place in the block.
 			for a := p.Addr(); a.Is4() && p.Contains(a); a = a.Next() {
 				out[a] = true
 			}

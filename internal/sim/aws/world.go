@@ -105,7 +105,7 @@ func newRegionData(zones []Zone) *regionData {
 // as long as their World.
 //
 // The calls are its own methods where they are about instances, interfaces, security groups,
-// networks and tags; the others are those of its parts.
+// networks and tags; the others are the calls of its parts.
 type Region struct{ *site }
 
 // site is what all parts of a region work on.

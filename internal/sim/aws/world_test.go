@@ -68,13 +68,13 @@ func newBench(t *testing.T, o Options) *bench {
 		Roles:       []Role{{Account: acctB, Name: "reader", Trusted: []string{acctA}, ExternalID: "x1"}},
 	}, o))
 	b.r = must[*Region](t)(b.w.Region(acctA, west))
-	b.vpc = must[VPC](t)(b.r.CreateVPC(CreateVPCInput{CIDR: "10.0.0.0/16", AmazonProvidedIPv6: true, Tags: Tags{"Name": "main"}}))
+	b.vpc = must[VPC](t)(b.r.Networks().CreateVPC(CreateVPCInput{CIDR: "10.0.0.0/16", AmazonProvidedIPv6: true, Tags: Tags{"Name": "main"}}))
 	b.clock.advance(o.VisibilityDelay)
 	for i := range b.subnet {
 		bytes := b.vpc.CIDRs[1].Prefix.Addr().As16()
 		bytes[7] = byte(i)
 		six := netip.PrefixFrom(netip.AddrFrom16(bytes), 64).String()
-		b.subnet[i] = must[Subnet](t)(b.r.CreateSubnet(CreateSubnetInput{VPCID: b.vpc.ID, CIDR: fmt.Sprintf("10.0.%d.0/24", i), IPv6CIDR: six}))
+		b.subnet[i] = must[Subnet](t)(b.r.Networks().CreateSubnet(CreateSubnetInput{VPCID: b.vpc.ID, CIDR: fmt.Sprintf("10.0.%d.0/24", i), IPv6CIDR: six}))
 	}
 	b.clock.advance(o.VisibilityDelay)
 	return b
@@ -82,7 +82,7 @@ func newBench(t *testing.T, o Options) *bench {
 
 func (b *bench) group(name string) string {
 	b.t.Helper()
-	return must[SecurityGroup](b.t)(b.r.CreateSecurityGroup(CreateSecurityGroupInput{Name: name, Description: "test", VPCID: b.vpc.ID})).ID
+	return must[SecurityGroup](b.t)(b.r.Groups().CreateSecurityGroup(CreateSecurityGroupInput{Name: name, Description: "test", VPCID: b.vpc.ID})).ID
 }
 
 func (b *bench) run(in RunInstancesInput) Instance {
@@ -91,7 +91,7 @@ func (b *bench) run(in RunInstancesInput) Instance {
 		in.SubnetID = b.subnet[0].ID
 	}
 	in.ImageID, in.MinCount, in.MaxCount = "ami-00000000", 1, 1
-	return must[Reservation](b.t)(b.r.RunInstances(in)).Instances[0]
+	return must[Reservation](b.t)(b.r.InstanceCalls().RunInstances(in)).Instances[0]
 }
 
 func (b *bench) rules(group string) []string {
@@ -124,7 +124,7 @@ func fromGroup(p Permission, ids ...string) Permission {
 }
 
 func (b *bench) allow(group string, perms ...Permission) error {
-	_, err := b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: group, Permissions: perms})
+	_, err := b.r.Groups().AuthorizeSecurityGroup(AuthorizeInput{GroupID: group, Permissions: perms})
 	return err
 }
 
@@ -143,7 +143,7 @@ func TestNewGroupRules(t *testing.T) {
 	if got := fmt.Sprint(b.rules(g)); got != "[all to 0.0.0.0/0 all to ::/0]" {
 		t.Errorf("rules of a new group in a VPC with IPv6: %s", got)
 	}
-	v4 := must[VPC](t)(b.r.CreateVPC(CreateVPCInput{CIDR: "10.9.0.0/16"}))
+	v4 := must[VPC](t)(b.r.Networks().CreateVPC(CreateVPCInput{CIDR: "10.9.0.0/16"}))
 	groups := must[[]SecurityGroup](t)(b.r.SecurityGroups())
 	for _, g := range groups {
 		if g.VPCID == v4.ID && (g.Name != "default" || fmt.Sprint(b.rules(g.ID)) != fmt.Sprintf("[all from %s all to 0.0.0.0/0]", g.ID)) {
@@ -158,7 +158,7 @@ func TestNewGroupRules(t *testing.T) {
 func TestAuthorizeAndRevoke(t *testing.T) {
 	b := newBench(t, Options{})
 	web, db := b.group("web"), b.group("db")
-	added := must[[]SecurityGroupRule](t)(b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: web, RuleTags: Tags{"k": "v"},
+	added := must[[]SecurityGroupRule](t)(b.r.Groups().AuthorizeSecurityGroup(AuthorizeInput{GroupID: web, RuleTags: Tags{"k": "v"},
 		Permissions: []Permission{fromGroup(tcp(22, "100.68.0.18/18", "2001:db8::1/32"), db)}}))
 	if len(added) != 3 || added[0].CIDR.String() != "100.68.0.0/18" || added[2].Group.UserID != acctA || added[1].Tags["k"] != "v" {
 		t.Errorf("added %+v", added)
@@ -188,21 +188,21 @@ func TestAuthorizeAndRevoke(t *testing.T) {
 	if after := fmt.Sprint(b.rules(web)); after != before {
 		t.Errorf("refused calls changed the rules: %s, before %s", after, before)
 	}
-	_, err := b.r.RevokeSecurityGroup(RevokeInput{GroupID: web, Permissions: []Permission{tcp(22, "100.68.0.0/18"), tcp(23, "10.0.0.0/8")}})
+	_, err := b.r.Groups().RevokeSecurityGroup(RevokeInput{GroupID: web, Permissions: []Permission{tcp(22, "100.68.0.0/18"), tcp(23, "10.0.0.0/8")}})
 	wantRefusal(t, "revoke a missing rule", err, "InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
 	if after := fmt.Sprint(b.rules(web)); after != before {
 		t.Errorf("a refused revoke changed the rules to %s", after)
 	}
-	got := must[RevokeResult](t)(b.r.RevokeSecurityGroup(RevokeInput{GroupID: web, RuleIDs: []string{added[0].ID, added[2].ID}}))
+	got := must[RevokeResult](t)(b.r.Groups().RevokeSecurityGroup(RevokeInput{GroupID: web, RuleIDs: []string{added[0].ID, added[2].ID}}))
 	if len(got.Revoked) != 2 {
 		t.Errorf("revoked %+v", got)
 	}
-	_, err = b.r.RevokeSecurityGroup(RevokeInput{GroupID: web, RuleIDs: []string{added[0].ID}})
+	_, err = b.r.Groups().RevokeSecurityGroup(RevokeInput{GroupID: web, RuleIDs: []string{added[0].ID}})
 	wantRefusal(t, "revoke again", err, "InvalidSecurityGroupRuleId.NotFound", "The security group rule ID '"+added[0].ID+"' does not exist")
 	must[RevokeResult](
 		t,
 	)(
-		b.r.RevokeSecurityGroup(
+		b.r.Groups().RevokeSecurityGroup(
 			RevokeInput{GroupID: web, Egress: true, Permissions: []Permission{{Protocol: "all", CIDRs: []CIDRPeer{{CIDR: "0.0.0.0/0"}, {CIDR: "::/0", IPv6: true}}}}},
 		),
 	)
@@ -216,12 +216,12 @@ func TestRevokeInDefaultVPC(t *testing.T) {
 	s.Regions[1].VPCs[0].IsDefault = true
 	w := must[*World](t)(New(s, Options{}))
 	r := must[*Region](t)(w.Region(acctA, west))
-	g := must[SecurityGroup](t)(r.CreateSecurityGroup(CreateSecurityGroupInput{Name: "web", Description: "d"})).ID
-	got := must[RevokeResult](t)(r.RevokeSecurityGroup(RevokeInput{GroupName: "web", Permissions: []Permission{tcp(80, "10.0.0.0/8")}}))
+	g := must[SecurityGroup](t)(Groups{r.site}.CreateSecurityGroup(CreateSecurityGroupInput{Name: "web", Description: "d"})).ID
+	got := must[RevokeResult](t)(Groups{r.site}.RevokeSecurityGroup(RevokeInput{GroupName: "web", Permissions: []Permission{tcp(80, "10.0.0.0/8")}}))
 	if len(got.Unknown) != 1 || len(got.Revoked) != 0 || got.Unknown[0].CIDRs[0].CIDR != "10.0.0.0/8" {
 		t.Errorf("revoke in a default VPC: %+v", got)
 	}
-	if id := must[string](t)(r.DeleteSecurityGroup("", "web")); id != g {
+	if id := must[string](t)((Groups{r.site}).DeleteSecurityGroup("", "web")); id != g {
 		t.Errorf("deleted %s by name, want %s", id, g)
 	}
 }
@@ -237,11 +237,11 @@ func TestGroupRefusals(t *testing.T) {
 		}
 	}
 	create := func(name, description, vpc string) error {
-		_, err := b.r.CreateSecurityGroup(CreateSecurityGroupInput{Name: name, Description: description, VPCID: vpc})
+		_, err := b.r.Groups().CreateSecurityGroup(CreateSecurityGroupInput{Name: name, Description: description, VPCID: vpc})
 		return err
 	}
 	remove := func(id string) error {
-		_, err := b.r.DeleteSecurityGroup(id, "")
+		_, err := b.r.Groups().DeleteSecurityGroup(id, "")
 		return err
 	}
 	wantRefusal(t, "same name", create("WEB", "d", b.vpc.ID), "InvalidGroup.Duplicate", "The security group 'WEB' already exists for VPC '"+b.vpc.ID+"'")
@@ -255,7 +255,7 @@ func TestGroupRefusals(t *testing.T) {
 	wantRefusal(t, "delete unknown", remove("sg-00000000"), "InvalidGroup.NotFound", "")
 	i := b.run(RunInstancesInput{GroupIDs: []string{web}})
 	wantRefusal(t, "delete a held group", remove(web), "DependencyViolation", "resource "+web+" has a dependent object")
-	if err := b.r.ModifyNetworkInterfaceGroups(i.NetworkInterfaces[0].ID, []string{def}); err != nil {
+	if err := b.r.Interfaces().ModifyNetworkInterfaceGroups(i.NetworkInterfaces[0].ID, []string{def}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.allow(def, fromGroup(tcp(80), web)); err != nil {
@@ -265,7 +265,7 @@ func TestGroupRefusals(t *testing.T) {
 	if err := b.allow(web, fromGroup(tcp(80), web)); err != nil {
 		t.Fatal(err)
 	}
-	must[RevokeResult](t)(b.r.RevokeSecurityGroup(RevokeInput{GroupID: def, Permissions: []Permission{fromGroup(tcp(80), web)}}))
+	must[RevokeResult](t)(b.r.Groups().RevokeSecurityGroup(RevokeInput{GroupID: def, Permissions: []Permission{fromGroup(tcp(80), web)}}))
 	if err := remove(web); err != nil {
 		t.Errorf("a group that only references itself: %v", err)
 	}
@@ -292,19 +292,19 @@ func TestRuleQuota(t *testing.T) {
 	// rule already.
 	list := must[PrefixList](t)(b.r.Lists().CreatePrefixList(CreatePrefixListInput{Name: "l", Family: "IPv4", MaxEntries: 3, Entries: []EntrySpec{{CIDR: "192.0.2.0/24"}}}))
 	perm := Permission{Protocol: "-1", PrefixLists: []PrefixListPeer{{PrefixListID: list.ID}}}
-	must[[]SecurityGroupRule](t)(b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: db, Egress: true, Permissions: []Permission{perm}}))
-	_, err := b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: db, Egress: true, Permissions: []Permission{tcp(80, "10.0.0.0/8")}})
+	must[[]SecurityGroupRule](t)(b.r.Groups().AuthorizeSecurityGroup(AuthorizeInput{GroupID: db, Egress: true, Permissions: []Permission{perm}}))
+	_, err := b.r.Groups().AuthorizeSecurityGroup(AuthorizeInput{GroupID: db, Egress: true, Permissions: []Permission{tcp(80, "10.0.0.0/8")}})
 	wantRefusal(t, "beside a list of three", err, code, "")
 	four := 4
 	_, err = b.r.Lists().ModifyPrefixList(ModifyPrefixListInput{PrefixListID: list.ID, MaxEntries: &four})
 	wantRefusal(t, "grow a referenced list", err, code, "")
 	wantRefusal(t, "third group", func() error {
-		_, err := b.r.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: b.subnet[0].ID, GroupIDs: []string{web, db, peer}})
+		_, err := b.r.InstanceCalls().RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: b.subnet[0].ID, GroupIDs: []string{web, db, peer}})
 		return err
 	}(), "SecurityGroupsPerInterfaceLimitExceeded", "")
 	b.group("fifth")
 	b.group("sixth")
-	_, err = b.r.CreateSecurityGroup(CreateSecurityGroupInput{Name: "seventh", Description: "d", VPCID: b.vpc.ID})
+	_, err = b.r.Groups().CreateSecurityGroup(CreateSecurityGroupInput{Name: "seventh", Description: "d", VPCID: b.vpc.ID})
 	wantRefusal(t, "seventh group", err, "SecurityGroupLimitExceeded", "")
 	if err := b.r.CreateTags([]string{web}, []Tag{{"a", "1"}, {"b", "2"}}); err != nil {
 		t.Fatal(err)
@@ -322,10 +322,10 @@ func TestModifyRules(t *testing.T) {
 	rules := must[[]SecurityGroupRule](
 		t,
 	)(
-		b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: web, Permissions: []Permission{fromGroup(tcp(80, "10.0.0.0/8", "11.0.0.0/8"), db)}, RuleTags: Tags{"k": "v"}}),
+		b.r.Groups().AuthorizeSecurityGroup(AuthorizeInput{GroupID: web, Permissions: []Permission{fromGroup(tcp(80, "10.0.0.0/8", "11.0.0.0/8"), db)}, RuleTags: Tags{"k": "v"}}),
 	)
 	a, c := rules[0], rules[1]
-	update := func(us ...RuleUpdate) error { return b.r.ModifySecurityGroupRules(web, us) }
+	update := func(us ...RuleUpdate) error { return b.r.Groups().ModifySecurityGroupRules(web, us) }
 	good := RuleUpdate{RuleID: a.ID, Protocol: text("tcp"), FromPort: num(443), ToPort: num(443), CIDRIPv4: "10.0.0.0/8", Description: text("tls")}
 	change := func(f func(*RuleUpdate)) RuleUpdate { u := good; f(&u); return u }
 	for what, x := range map[string]struct {
@@ -342,7 +342,7 @@ func TestModifyRules(t *testing.T) {
 	} {
 		wantRefusal(t, what, update(x.u), x.code, x.message)
 	}
-	wantRefusal(t, "unknown group", b.r.ModifySecurityGroupRules("sg-00000000", []RuleUpdate{good}), "InvalidGroup.NotFound", "")
+	wantRefusal(t, "unknown group", b.r.Groups().ModifySecurityGroupRules("sg-00000000", []RuleUpdate{good}), "InvalidGroup.NotFound", "")
 	// Two rules may swap their values in one call.
 	if err := update(change(func(u *RuleUpdate) { u.FromPort, u.ToPort, u.CIDRIPv4 = num(80), num(80), "11.0.0.0/8" }),
 		RuleUpdate{RuleID: c.ID, Protocol: text("tcp"), FromPort: num(80), ToPort: num(80), CIDRIPv4: "10.0.0.0/8"}); err != nil {
@@ -352,7 +352,7 @@ func TestModifyRules(t *testing.T) {
 	if got.String() != "tcp 80 from 11.0.0.0/8" || got.Description != "tls" || got.Tags["k"] != "v" {
 		t.Errorf("after the swap: %+v", got)
 	}
-	if err := b.r.UpdateSecurityGroupRuleDescriptions(
+	if err := b.r.Groups().UpdateSecurityGroupRuleDescriptions(
 		UpdateDescriptionsInput{GroupID: web, Rules: []RuleDescription{{RuleID: a.ID}, {RuleID: c.ID, Description: text("two")}}},
 	); err != nil {
 		t.Fatal(err)
@@ -362,6 +362,6 @@ func TestModifyRules(t *testing.T) {
 			t.Errorf("description of %s is %q, want %q", id, got, want)
 		}
 	}
-	err := b.r.UpdateSecurityGroupRuleDescriptions(UpdateDescriptionsInput{GroupID: web, Permissions: []Permission{tcp(99, "10.0.0.0/8")}})
+	err := b.r.Groups().UpdateSecurityGroupRuleDescriptions(UpdateDescriptionsInput{GroupID: web, Permissions: []Permission{tcp(99, "10.0.0.0/8")}})
 	wantRefusal(t, "description of a missing rule", err, "InvalidPermission.NotFound", "")
 }

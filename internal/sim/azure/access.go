@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // Write is what a call that changes something carries besides what it is about.
@@ -14,7 +16,7 @@ type Write struct {
 	// IfMatch and IfNoneMatch are the conditions of the request; empty if it has none.
 	IfMatch, IfNoneMatch string
 	// Fails lets the operation that the call begins fail in the end.
-	Fails *Error
+	Fails *document.Error
 }
 
 // subscription finds a subscription for a caller.
@@ -22,11 +24,11 @@ func (c *Cloud) subscription(by *Principal, id string) (*Subscription, error) {
 	s := c.subscriptions[strings.ToLower(id)]
 	switch {
 	case s == nil && !guid.MatchString(id):
-		return nil, bad("InvalidSubscriptionId", "The provided subscription identifier '%s' is malformed or invalid.", id)
+		return nil, document.BadRequest("InvalidSubscriptionId", "The provided subscription identifier '%s' is malformed or invalid.", id)
 	case s == nil:
-		return nil, Refuse(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", id)
+		return nil, document.Refuse(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", id)
 	case !strings.EqualFold(s.Tenant, by.Tenant):
-		return nil, Refuse(http.StatusUnauthorized, "InvalidAuthenticationTokenTenant", "The access token is from the wrong issuer '%s'. It must match "+
+		return nil, document.Refuse(http.StatusUnauthorized, "InvalidAuthenticationTokenTenant", "The access token is from the wrong issuer '%s'. It must match "+
 			"the tenant '%s' associated with this subscription.", by.Tenant, s.Tenant)
 	}
 	return s, nil
@@ -34,8 +36,8 @@ func (c *Cloud) subscription(by *Principal, id string) (*Subscription, error) {
 
 // admit checks who asks, and whether there is a place for what is asked about: all that Resource
 // Manager decides before the provider of the resource.
-func (c *Cloud) admit(by *Principal, action string, id ID) error {
-	s, err := c.subscription(by, id.Subscription)
+func (c access) admit(by *Principal, action string, id document.ID) error {
+	s, err := c.cloud.subscription(by, id.Subscription)
 	if err != nil {
 		return err
 	}
@@ -43,39 +45,39 @@ func (c *Cloud) admit(by *Principal, action string, id ID) error {
 		return err
 	}
 	if id.Provider != "" && s.Registered != nil && !slices.ContainsFunc(s.Registered, func(p string) bool { return strings.EqualFold(p, id.Provider) }) {
-		return Refuse(http.StatusConflict, "MissingSubscriptionRegistration", "The subscription is not registered to use namespace '%s'. "+
+		return document.Refuse(http.StatusConflict, "MissingSubscriptionRegistration", "The subscription is not registered to use namespace '%s'. "+
 			"See https://aka.ms/rps-not-found for how to register subscriptions.", id.Provider)
 	}
-	if id.Group != "" && c.groups[id.GroupID().Key()] == nil {
-		return Refuse(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", id.Group)
+	if id.Group != "" && c.cloud.groups[id.GroupID().Key()] == nil {
+		return document.Refuse(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", id.Group)
 	}
 	return nil
 }
 
 // admitChange checks what may forbid a change besides. what is the resource that is changed.
-func (c *Cloud) admitChange(by *Principal, action string, id ID) error {
+func (c access) admitChange(by *Principal, action string, id document.ID) error {
 	if err := c.admit(by, action, id); err != nil {
 		return err
 	}
-	s := c.subscriptions[strings.ToLower(id.Subscription)]
+	s := c.cloud.subscriptions[strings.ToLower(id.Subscription)]
 	if s.State != "" && s.State != "Enabled" {
-		return Refuse(http.StatusConflict, "ReadOnlyDisabledSubscription", "The subscription '%s' is disabled and therefore marked as read only. "+
+		return document.Refuse(http.StatusConflict, "ReadOnlyDisabledSubscription", "The subscription '%s' is disabled and therefore marked as read only. "+
 			"You cannot perform any write actions on this subscription until it is re-enabled.", s.ID)
 	}
 	deletes := strings.HasSuffix(strings.ToLower(action), "/delete")
-	for _, l := range c.locks {
-		if within(id.String(), l.Scope) && (l.Level == "ReadOnly" || deletes) {
+	for _, l := range c.cloud.locks {
+		if document.Within(id.String(), l.Scope) && (l.Level == "ReadOnly" || deletes) {
 			doing := "write"
 			if deletes {
 				doing = "delete"
 			}
-			return Refuse(http.StatusConflict, "ScopeLocked", "The scope '%s' cannot perform %s operation because following scope(s) are locked: '%s'. "+
+			return document.Refuse(http.StatusConflict, "ScopeLocked", "The scope '%s' cannot perform %s operation because following scope(s) are locked: '%s'. "+
 				"Please remove the lock and try again.", id, doing, l.Scope)
 		}
 	}
-	for _, d := range c.denials {
-		if within(id.String(), d.Scope) && like(strings.ToLower(d.Action), strings.ToLower(action)) {
-			e := Refuse(http.StatusForbidden, "RequestDisallowedByPolicy", "Resource '%s' was disallowed by policy. Policy identifiers: "+
+	for _, d := range c.cloud.denials {
+		if document.Within(id.String(), d.Scope) && like(strings.ToLower(d.Action), strings.ToLower(action)) {
+			e := document.Refuse(http.StatusForbidden, "RequestDisallowedByPolicy", "Resource '%s' was disallowed by policy. Policy identifiers: "+
 				"'[{\"policyAssignment\":{\"name\":\"%s\"}}]'.", id.Name(), d.Assignment)
 			return e
 		}
@@ -86,14 +88,14 @@ func (c *Cloud) admitChange(by *Principal, action string, id ID) error {
 // canonical are the usual spellings of the types that there are, by the lower case one. It is never
 // written to.
 var canonical = map[string]string{
-	typeNSG: "Microsoft.Network/networkSecurityGroups", typeASG: "Microsoft.Network/applicationSecurityGroups", typeNIC: "Microsoft.Network/networkInterfaces",
-	typeVNet: "Microsoft.Network/virtualNetworks", typeSubnet: "Microsoft.Network/virtualNetworks/subnets", typePeering: "Microsoft.Network/virtualNetworks/virtualNetworkPeerings",
-	typeEndpoint: "Microsoft.Network/privateEndpoints", typeRule: "Microsoft.Network/networkSecurityGroups/securityRules", typePublicIP: "Microsoft.Network/publicIPAddresses",
-	typeVM: "Microsoft.Compute/virtualMachines", typeSet: "Microsoft.Compute/virtualMachineScaleSets", typeInstance: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
-	typeSetNIC:     "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces",
-	typeRouteTable: "Microsoft.Network/routeTables", typeNetworkGateway: "Microsoft.Network/virtualNetworkGateways",
+	document.TypeNSG: "Microsoft.Network/networkSecurityGroups", document.TypeASG: "Microsoft.Network/applicationSecurityGroups", document.TypeNIC: "Microsoft.Network/networkInterfaces",
+	document.TypeVNet: "Microsoft.Network/virtualNetworks", document.TypeSubnet: "Microsoft.Network/virtualNetworks/subnets", document.TypePeering: "Microsoft.Network/virtualNetworks/virtualNetworkPeerings",
+	document.TypeEndpoint: "Microsoft.Network/privateEndpoints", document.TypeRule: "Microsoft.Network/networkSecurityGroups/securityRules", document.TypePublicIP: "Microsoft.Network/publicIPAddresses",
+	document.TypeVM: "Microsoft.Compute/virtualMachines", document.TypeSet: "Microsoft.Compute/virtualMachineScaleSets", document.TypeInstance: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
+	document.TypeSetNIC: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces",
+	typeRouteTable:      "Microsoft.Network/routeTables", typeNetworkGateway: "Microsoft.Network/virtualNetworkGateways",
 	typeLocalGateway: "Microsoft.Network/localNetworkGateways", typeConnection: "Microsoft.Network/connections",
-	typeBalancer: "Microsoft.Network/loadBalancers", typeGateway: "Microsoft.Network/applicationGateways",
+	document.TypeBalancer: "Microsoft.Network/loadBalancers", document.TypeGateway: "Microsoft.Network/applicationGateways",
 }
 
 // Spelling is the usual spelling of a type; false for one that is not simulated. It is a read.
@@ -103,7 +105,7 @@ func Spelling(kind string) (string, bool) {
 }
 
 // action is the name of an operation on a type, as roles have it.
-func action(id ID, verb string) string {
+func action(id document.ID, verb string) string {
 	name, ok := Spelling(id.Type())
 	if !ok {
 		name = id.Provider + "/" + strings.Join(id.Types, "/")
@@ -112,24 +114,24 @@ func action(id ID, verb string) string {
 }
 
 // unknownType is the refusal of what is not simulated.
-func unknownType(id ID) error {
+func unknownType(id document.ID) error {
 	if _, ok := canonical[id.Type()]; ok {
 		return nil
 	}
 	if !strings.EqualFold(id.Provider, "Microsoft.Network") && !strings.EqualFold(id.Provider, "Microsoft.Compute") {
-		return Refuse(http.StatusNotFound, "InvalidResourceNamespace", "The resource namespace '%s' is invalid.", id.Provider)
+		return document.Refuse(http.StatusNotFound, "InvalidResourceNamespace", "The resource namespace '%s' is invalid.", id.Provider)
 	}
-	return Refuse(http.StatusNotFound, "InvalidResourceType", "The resource type could not be found in the namespace '%s' for this api version.", id.Provider)
+	return document.Refuse(http.StatusNotFound, "InvalidResourceType", "The resource type could not be found in the namespace '%s' for this api version.", id.Provider)
 }
 
 // busy refuses a change of a resource that an operation runs on.
-func (c *Cloud) busy(r *Resource, now time.Time) error {
-	if r == nil || r.Provisioning != Updating && r.Provisioning != Deleting {
+func (c access) busy(r *Resource, now time.Time) error {
+	if r == nil || r.Provisioning != document.Updating && r.Provisioning != document.Deleting {
 		return nil
 	}
-	for _, o := range c.operations {
-		if o.Status == InProgress && o.Target == r.id.Key() && o.Due.After(now) {
-			return Refuse(http.StatusConflict, "AnotherOperationInProgress", "Another operation on this or dependent resource is in progress. To retrieve "+
+	for _, o := range c.cloud.operations {
+		if o.Status == document.InProgress && o.Target == r.id.Key() && o.Due.After(now) {
+			return document.Refuse(http.StatusConflict, "AnotherOperationInProgress", "Another operation on this or dependent resource is in progress. To retrieve "+
 				"status of the operation use uri: https://management.azure.com/subscriptions/%s/providers/Microsoft.Network/locations/%s/operations/%s?api-version=2025-03-01",
 				o.Subscription, o.Location, o.ID)
 		}
@@ -139,19 +141,19 @@ func (c *Cloud) busy(r *Resource, now time.Time) error {
 
 // referTo finds a resource that another one names, and refuses what is not there, elsewhere, or
 // still in the making.
-func (c *Cloud) referTo(key, from, location string, fromID ID) (*Resource, error) {
-	r := c.resources[key]
-	id, ok := ParseID(key)
+func (c access) referTo(key, from, location string, fromID document.ID) (*Resource, error) {
+	r := c.cloud.resources[key]
+	id, ok := document.ParseID(key)
 	if r == nil || !ok || location != "" && !strings.EqualFold(r.Location, location) || !strings.EqualFold(id.Subscription, fromID.Subscription) {
 		shown := key
 		if r != nil {
 			shown = r.ID
 		}
-		return nil, missingReference(shown, from)
+		return nil, document.MissingReference(shown, from)
 	}
-	if r.Provisioning == Updating || r.Provisioning == Deleting {
-		e := Refuse(http.StatusTooManyRequests, "RetryableError", "A retryable error occurred.")
-		e.Details = []Detail{{Code: "ReferencedResourceNotProvisioned", Message: "Cannot proceed with operation because resource " + r.ID +
+	if r.Provisioning == document.Updating || r.Provisioning == document.Deleting {
+		e := document.Refuse(http.StatusTooManyRequests, "RetryableError", "A retryable error occurred.")
+		e.Details = []document.Detail{{Code: "ReferencedResourceNotProvisioned", Message: "Cannot proceed with operation because resource " + r.ID +
 			" used by resource " + from + " is not in Succeeded state. Resource is in " + r.Provisioning + " state and the last operation that updated/is updating the resource is PutOperation."}}
 		e.RetryAfter = 10 * time.Second
 		return nil, e
@@ -184,16 +186,16 @@ func (c *Cloud) Register(w Write, subscription, namespace string) error {
 
 // SetLock puts a lock on a scope, or with no level removes it.
 func (c *Cloud) SetLock(w Write, l Lock) error {
-	id, _ := ParseID(l.Scope) // the scope has been read from a path
+	id, _ := document.ParseID(l.Scope) // the scope has been read from a path
 	verb := "write"
 	if l.Level == "" {
 		verb = "delete"
 	}
-	if err := c.admit(w.By, "Microsoft.Authorization/locks/"+verb, id); err != nil {
+	if err := (access{c}).admit(w.By, "Microsoft.Authorization/locks/"+verb, id); err != nil {
 		return err
 	}
 	if l.Level != "" && l.Level != "CanNotDelete" && l.Level != "ReadOnly" {
-		return bad("InvalidLockLevel", "The level '%s' of the lock is neither CanNotDelete nor ReadOnly.", l.Level)
+		return document.BadRequest("InvalidLockLevel", "The level '%s' of the lock is neither CanNotDelete nor ReadOnly.", l.Level)
 	}
 	c.locks = slices.DeleteFunc(slices.Clone(c.locks), func(o Lock) bool {
 		return strings.EqualFold(o.Name, l.Name) && strings.EqualFold(o.Scope, l.Scope)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
@@ -44,7 +45,7 @@ type Cloud struct {
 
 	// graph is what Resource Graph knows, and news what it will know later, in the order of time.
 	graph   map[string]*Resource
-	news    []publication
+	changes []publication
 	running int // operations in progress
 	// gone are groups that were removed while edits took time: an interface may have them in force.
 	gone map[string]*Resource
@@ -73,7 +74,7 @@ func New(s State, settings Settings, guid func() string) (*Cloud, error) {
 		c.tagNames[strings.ToLower(name)], c.serviceTags[strings.ToLower(name)] = name, slices.Clone(blocks)
 	}
 	for id, routes := range s.LearnedRoutes {
-		c.learned[key(id)] = slices.Clone(routes)
+		c.learned[document.Key(id)] = slices.Clone(routes)
 	}
 	for _, p := range s.Principals {
 		c.principals = append(c.principals, &p)
@@ -86,8 +87,8 @@ func New(s State, settings Settings, guid func() string) (*Cloud, error) {
 	}
 	for i := range s.Resources {
 		r := s.Resources[i].clone()
-		r.id, _ = ParseID(r.ID)
-		r.parsed, _ = parse(r.id, r.Properties) // Check has parsed it
+		r.id, _ = document.ParseID(r.ID)
+		r.parsed, _ = document.Parse(r.id, r.Properties) // Check has parsed it
 		if r.Etag == "" {
 			r.Etag = c.etag()
 		}
@@ -96,7 +97,7 @@ func New(s State, settings Settings, guid func() string) (*Cloud, error) {
 	}
 	for _, o := range s.Operations {
 		c.operations[strings.ToLower(o.ID)] = &o
-		if o.Status == InProgress {
+		if o.Status == document.InProgress {
 			c.running++
 		}
 	}
@@ -137,7 +138,7 @@ func (c *Cloud) State() State {
 		out.Resources = append(out.Resources, *c.resources[k].clone())
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.operations)) {
-		if o := c.operations[k]; o.Status == InProgress {
+		if o := c.operations[k]; o.Status == document.InProgress {
 			out.Operations = append(out.Operations, *o)
 		}
 	}
@@ -162,21 +163,21 @@ func (c *Cloud) commit(now time.Time, key string, r *Resource) {
 	}
 	c.current.Store(nil)
 	p := publication{now.Add(c.settings.Lag), key, r}
-	i := len(c.news)
-	for i > 0 && c.news[i-1].at.After(p.at) {
+	i := len(c.changes)
+	for i > 0 && c.changes[i-1].at.After(p.at) {
 		i--
 	}
-	c.news = slices.Insert(c.news, i, p)
+	c.changes = slices.Insert(c.changes, i, p)
 }
 
 // Due reports whether something happens by itself now. It is a read.
 func (c *Cloud) Due(now time.Time) bool {
-	if len(c.news) > 0 && !c.news[0].at.After(now) {
+	if len(c.changes) > 0 && !c.changes[0].at.After(now) {
 		return true
 	}
 	if c.running > 0 {
 		for _, o := range c.operations {
-			if o.Status == InProgress && !o.Due.After(now) {
+			if o.Status == document.InProgress && !o.Due.After(now) {
 				return true
 			}
 		}
@@ -189,7 +190,7 @@ func (c *Cloud) Settle(now time.Time) {
 	if c.running > 0 {
 		var due []*Operation
 		for _, o := range c.operations {
-			if o.Status == InProgress && !o.Due.After(now) {
+			if o.Status == document.InProgress && !o.Due.After(now) {
 				due = append(due, o)
 			}
 		}
@@ -199,24 +200,24 @@ func (c *Cloud) Settle(now time.Time) {
 		}
 	}
 	n := 0
-	for n < len(c.news) && !c.news[n].at.After(now) {
-		if p := c.news[n]; p.resource == nil {
+	for n < len(c.changes) && !c.changes[n].at.After(now) {
+		if p := c.changes[n]; p.resource == nil {
 			delete(c.graph, p.key)
 		} else {
 			c.graph[p.key] = p.resource
 		}
 		n++
 	}
-	c.news = slices.Delete(c.news, 0, n)
+	c.changes = slices.Delete(c.changes, 0, n)
 }
 
 // begin starts an operation on a resource; nil if operations end at once.
-func (c *Cloud) begin(w Write, id ID, location string) *Operation {
+func (c *Cloud) begin(w Write, id document.ID, location string) *Operation {
 	if c.settings.Delay <= 0 && w.Fails == nil {
 		return nil
 	}
 	o := &Operation{
-		ID: c.guid(), Subscription: id.Subscription, Location: location, Target: id.Key(), Due: w.Now.Add(c.settings.Delay), Status: InProgress, Fails: w.Fails,
+		ID: c.guid(), Subscription: id.Subscription, Location: location, Target: id.Key(), Due: w.Now.Add(c.settings.Delay), Status: document.InProgress, Fails: w.Fails,
 	}
 	c.operations[strings.ToLower(o.ID)] = o
 	c.running++
@@ -226,10 +227,10 @@ func (c *Cloud) begin(w Write, id ID, location string) *Operation {
 // end brings an operation to its end.
 func (c *Cloud) end(o *Operation) {
 	c.running--
-	o.Status = Succeeded
+	o.Status = document.Succeeded
 	r := c.resources[o.Target]
 	if o.Fails != nil {
-		o.Status = Failed
+		o.Status = document.Failed
 		// What was asked for has not come about: the resource is as it was, and says that its last
 		// operation failed.
 		switch {
@@ -240,10 +241,10 @@ func (c *Cloud) end(o *Operation) {
 			next := o.Before.clone()
 			next.id, next.parsed = o.Before.id, o.Before.parsed
 			if next.parsed == nil {
-				next.id, _ = ParseID(next.ID)
-				next.parsed, _ = parse(next.id, next.Properties) // it has been parsed before
+				next.id, _ = document.ParseID(next.ID)
+				next.parsed, _ = document.Parse(next.id, next.Properties) // it has been parsed before
 			}
-			next.Provisioning, next.Etag = Failed, c.etag()
+			next.Provisioning, next.Etag = document.Failed, c.etag()
 			c.commit(o.Due, o.Target, next)
 		}
 		o.Before = nil
@@ -278,7 +279,7 @@ func (c *Cloud) Operation(by *Principal, subscription, id string) (Operation, er
 	}
 	o := c.operations[strings.ToLower(id)]
 	if o == nil || !strings.EqualFold(o.Subscription, subscription) {
-		return Operation{}, Refuse(http.StatusNotFound, "OperationNotFound", "Operation %s was not found.", id)
+		return Operation{}, document.Refuse(http.StatusNotFound, "OperationNotFound", "Operation %s was not found.", id)
 	}
 	return *o, nil
 }

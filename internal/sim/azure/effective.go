@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // EffectiveGroup is a security group that filters an interface, with its rules as they work there.
@@ -54,35 +56,35 @@ type EffectiveRule struct {
 
 // EffectiveGroups are the groups that filter an interface: those of its subnets, and its own. The
 // virtual machine that has it must run. It is a read.
-func (c *Cloud) EffectiveGroups(by *Principal, id ID) ([]EffectiveGroup, error) {
-	if err := c.admit(by, "Microsoft.Network/networkInterfaces/effectiveNetworkSecurityGroups/action", id); err != nil {
+func (c Verdicts) EffectiveGroups(by *Principal, id document.ID) ([]EffectiveGroup, error) {
+	if err := access(c).admit(by, "Microsoft.Network/networkInterfaces/effectiveNetworkSecurityGroups/action", id); err != nil {
 		return nil, err
 	}
-	r := c.resources[id.Key()]
+	r := c.cloud.resources[id.Key()]
 	if r == nil {
-		return nil, notFound(id)
+		return nil, document.NotFound(id)
 	}
-	n, ok := r.parsed.(*nic)
+	n, ok := r.parsed.(*document.NIC)
 	if !ok {
-		return nil, notFound(id)
+		return nil, document.NotFound(id)
 	}
-	if m := c.resources[key(c.now().machineOf[id.Key()])]; m == nil || m.Power != "running" {
+	if m := c.cloud.resources[document.Key(c.cloud.now().machineOf[id.Key()])]; m == nil || m.Power != "running" {
 		// The pages about diagnosis say that the machine must run, not which code this has.
-		return nil, Refuse(http.StatusBadRequest, "NicMustBeAttachedToRunningVm", "The network interface %s must be attached to a virtual machine that runs, to tell its effective security groups.", r.ID)
+		return nil, document.Refuse(http.StatusBadRequest, "NicMustBeAttachedToRunningVm", "The network interface %s must be attached to a virtual machine that runs, to tell its effective security groups.", r.ID)
 	}
 	var out []EffectiveGroup
 	var seen []string
-	for i := range n.configurations {
-		at := located{r, n, &n.configurations[i]}
-		subnet, ok := ParseID(at.at.subnet)
-		if g := c.groupOfSubnet(at); ok && g != "" && !slices.Contains(seen, at.at.subnet) {
-			seen = append(seen, at.at.subnet)
-			whole := c.resources[subnet.Parent().Key()].id.Child("subnets", c.subnetOf(at.at.subnet).name)
-			out = append(out, reading{c, at}.group(g, Association{Subnet: &Reference{whole.String()}}))
+	for i := range n.Configurations {
+		at := located{r, n, &n.Configurations[i]}
+		subnet, ok := document.ParseID(at.at.Subnet)
+		if g := c.groupOfSubnet(at); ok && g != "" && !slices.Contains(seen, at.at.Subnet) {
+			seen = append(seen, at.at.Subnet)
+			whole := c.cloud.resources[subnet.Parent().Key()].id.Child("subnets", checks(c).subnetOf(at.at.Subnet).Name)
+			out = append(out, reading{c.cloud, at}.group(g, Association{Subnet: &Reference{whole.String()}}))
 		}
 	}
-	if n.nsg != "" && len(n.configurations) > 0 {
-		out = append(out, reading{c, located{r, n, &n.configurations[0]}}.group(n.nsg, Association{Interface: &Reference{r.ID}}))
+	if n.NSG != "" && len(n.Configurations) > 0 {
+		out = append(out, reading{c.cloud, located{r, n, &n.Configurations[0]}}.group(n.NSG, Association{Interface: &Reference{r.ID}}))
 	}
 	return out, nil
 }
@@ -100,22 +102,22 @@ func (x reading) group(key string, by Association) EffectiveGroup {
 	out := EffectiveGroup{Group: Reference{r.ID}, Association: by}
 	s := c.subscriptions[strings.ToLower(r.id.Subscription)]
 	voids := s != nil && s.EmptyGroupsVoidRules
-	own := r.parsed.(*securityGroup).rules
-	for i, given := range slices.Concat(own, defaultRules()) {
-		if voids && (c.void(given.from) || c.void(given.to)) {
+	own := r.parsed.(*document.SecurityGroup).Rules
+	for i, given := range slices.Concat(own, document.DefaultRules()) {
+		if voids && (c.Verdicts().void(given.From) || c.Verdicts().void(given.To)) {
 			continue
 		}
-		e := EffectiveRule{Name: "securityRules/" + given.name, Protocol: protocolWord(given.protocol), Access: "Deny", Priority: given.priority, Direction: given.direction}
+		e := EffectiveRule{Name: "securityRules/" + given.Name, Protocol: protocolWord(given.Protocol), Access: "Deny", Priority: given.Priority, Direction: given.Direction}
 		if i >= len(own) {
-			e.Name = "defaultSecurityRules/" + given.name
+			e.Name = "defaultSecurityRules/" + given.Name
 		}
-		if given.allow {
+		if given.Allow {
 			e.Access = "Allow"
 		}
-		e.SourcePorts, e.SourcePortRanges = portWords(given.sources)
-		e.TargetPorts, e.TargetPortRanges = portWords(given.targets)
-		e.Source, e.Sources, e.ExpandedSource = x.side(given.from)
-		e.Destination, e.Destinations, e.ExpandedDestination = x.side(given.to)
+		e.SourcePorts, e.SourcePortRanges = portWords(given.Sources)
+		e.TargetPorts, e.TargetPortRanges = portWords(given.Targets)
+		e.Source, e.Sources, e.ExpandedSource = x.side(given.From)
+		e.Destination, e.Destinations, e.ExpandedDestination = x.side(given.To)
 		out.Rules = append(out.Rules, e)
 	}
 	return out
@@ -126,12 +128,12 @@ func protocolWord(p int) string {
 }
 
 // portWords are ports as effective rules have them: one range alone, and all of them.
-func portWords(s portSet) (one string, all []string) {
+func portWords(s document.PortSet) (one string, all []string) {
 	if s == nil {
-		s = portSet{{0, 65535}}
+		s = document.PortSet{{First: 0, Last: 65535}}
 	}
 	for _, r := range s {
-		all = append(all, fmt.Sprintf("%d-%d", r.first, r.last))
+		all = append(all, fmt.Sprintf("%d-%d", r.First, r.Last))
 	}
 	if len(all) == 1 {
 		one = all[0]
@@ -140,7 +142,7 @@ func portWords(s portSet) (one string, all []string) {
 }
 
 // side is the addresses of a side: one prefix or tag alone, all, and what a tag means there.
-func (x reading) side(s side) (one string, all, expanded []string) {
+func (x reading) side(s document.Side) (one string, all, expanded []string) {
 	words := func(list []netip.Prefix) (out []string) {
 		for _, p := range list {
 			out = append(out, p.String())
@@ -148,18 +150,18 @@ func (x reading) side(s side) (one string, all, expanded []string) {
 		return out
 	}
 	switch {
-	case s.any:
+	case s.Any:
 		return "0.0.0.0/0", []string{"0.0.0.0/0"}, nil
-	case len(s.groups) > 0:
-		for _, g := range s.groups {
+	case len(s.Groups) > 0:
+		for _, g := range s.Groups {
 			for _, m := range x.cloud.now().members[g] {
-				all = append(all, netip.PrefixFrom(m.at.addr, m.at.addr.BitLen()).String())
+				all = append(all, netip.PrefixFrom(m.at.Addr, m.at.Addr.BitLen()).String())
 			}
 		}
-	case s.tag != "":
-		return s.word, []string{s.word}, words(x.tag(s.tag))
+	case s.Tag != "":
+		return s.Word, []string{s.Word}, words(x.tag(s.Tag))
 	default:
-		all = words(s.prefixes)
+		all = words(s.Prefixes)
 	}
 	if len(all) == 1 {
 		one = all[0]
@@ -171,23 +173,23 @@ func (x reading) side(s side) (one string, all, expanded []string) {
 func (x reading) tag(tag string) []netip.Prefix {
 	alone := func(a netip.Addr) []netip.Prefix { return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())} }
 	switch tag {
-	case tagVirtualNetwork:
+	case document.TagVirtualNetwork:
 		var out []netip.Prefix
-		for p := range x.cloud.virtualNetwork(x.own) {
+		for p := range x.cloud.Verdicts().virtualNetwork(x.own) {
 			if !slices.Contains(out, p) {
 				out = append(out, p)
 			}
 		}
 		return out
-	case tagInternet:
+	case document.TagInternet:
 		var inside []netip.Prefix
-		for p, isDefault := range x.cloud.virtualNetwork(x.own) {
+		for p, isDefault := range x.cloud.Verdicts().virtualNetwork(x.own) {
 			if !isDefault {
 				inside = append(inside, p)
 			}
 		}
 		return append(without(netip.PrefixFrom(netip.IPv4Unspecified(), 0), inside), without(netip.PrefixFrom(netip.IPv6Unspecified(), 0), inside)...)
-	case tagLoadBalancer, "azureplatformdns", "azureplatformlkm":
+	case document.TagLoadBalancer, "azureplatformdns", "azureplatformlkm":
 		return alone(hostAddress)
 	case "azureplatformimds":
 		return alone(metadataAddress)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // effectiveRule is what a stranger reads of an effective rule.
@@ -90,13 +92,13 @@ func TestEffectiveRulesDecide(t *testing.T) {
 	for world := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, world))
 		pick := func(list ...string) string { return list[r.IntN(len(list))] }
-		b := azure.NewBuilder(tenant, subscription, "westeurope")
+		b := build.New(tenant, subscription, "westeurope")
 		b.State.Subscriptions[0].EmptyGroupsVoidRules = r.IntN(2) == 0
 		asgs := []string{b.ApplicationGroup("rg", "asg-a"), b.ApplicationGroup("rg", "asg-b")}
 		rules := func() (out []map[string]any) {
 			for i := range r.IntN(6) {
 				direction := pick("Inbound", "Outbound")
-				rule := azure.Rule(fmt.Sprint("r", i), direction, 100+10*i, pick("Allow", "Deny"), pick("Tcp", "Udp", "*"),
+				rule := build.Rule(fmt.Sprint("r", i), direction, 100+10*i, pick("Allow", "Deny"), pick("Tcp", "Udp", "*"),
 					pick("", "VirtualNetwork", "Internet", "10.1.1.0/24", "10.0.0.0/8", "AzureLoadBalancer"), pick("", "VirtualNetwork", "Internet", "10.2.0.0/16", "192.168.0.0/16"), pick("", "80", "80-443"))
 				if r.IntN(3) == 0 {
 					p := rule["properties"].(map[string]any)
@@ -137,13 +139,13 @@ func TestEffectiveRulesDecide(t *testing.T) {
 			_, nic := b.Machine("rg", fmt.Sprint("m", i), network+"/subnets"+subnet, ip, pick("", own), groups...)
 			nics, addresses[nic] = append(nics, nic), addr(ip)
 		}
-		c := build(t, b)
+		c := estate(t, b)
 		effective := func(nic string) []azure.EffectiveGroup {
-			id, ok := azure.ParseID(nic)
+			id, ok := document.ParseID(nic)
 			if !ok {
 				t.Fatal(nic)
 			}
-			groups, err := c.EffectiveGroups(&azure.Principal{Tenant: tenant}, id)
+			groups, err := c.Verdicts().EffectiveGroups(&azure.Principal{Tenant: tenant}, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +170,7 @@ func TestEffectiveRulesDecide(t *testing.T) {
 					number int
 				}{{"Tcp", 6}, {"Udp", 17}} {
 					for _, port := range []int{80, 443, 8080} {
-						v, err := c.Allowed(azure.Flow{Src: src, Dst: dst, Protocol: p.number, Port: port})
+						v, err := c.Verdicts().Allowed(azure.Flow{Src: src, Dst: dst, Protocol: p.number, Port: port})
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
@@ -14,25 +15,25 @@ func wholes(key string, r *Resource) map[string]effect.Parts {
 		return nil
 	}
 	switch p := r.parsed.(type) {
-	case *securityGroup:
-		return map[string]effect.Parts{key: effect.PartsOf(p.rules, rulePart)}
-	case *nic:
-		own := effect.Parts{groupPart: p.nsg}
-		for _, c := range p.configurations {
-			own[c.name] = c.asgs
+	case *document.SecurityGroup:
+		return map[string]effect.Parts{key: effect.PartsOf(p.Rules, rulePart)}
+	case *document.NIC:
+		own := effect.Parts{groupPart: p.NSG}
+		for _, c := range p.Configurations {
+			own[c.Name] = c.ASGs
 		}
 		return map[string]effect.Parts{key: own}
-	case *network:
+	case *document.Network:
 		out := map[string]effect.Parts{}
-		for i := range p.subnets {
-			out[r.id.Child("subnets", p.subnets[i].name).Key()] = effect.Parts{groupPart: p.subnets[i].nsg}
+		for i := range p.Subnets {
+			out[r.id.Child("subnets", p.Subnets[i].Name).Key()] = effect.Parts{groupPart: p.Subnets[i].NSG}
 		}
 		return out
 	}
 	return nil
 }
 
-func rulePart(r *rule) string { return r.direction + "/" + r.name }
+func rulePart(r *document.Rule) string { return r.Direction + "/" + r.Name }
 
 // groupPart is the name of the part that is the network security group of something. No IP
 // configuration has it.
@@ -47,13 +48,13 @@ func (c *Cloud) record(key string, before, after *Resource) {
 	for whole, parts := range wholes(key, before) {
 		c.settings.Effects.Record(whole, parts, then[whole])
 	}
-	if _, ok := before.parsed.(*securityGroup); ok && after == nil {
+	if _, ok := before.parsed.(*document.SecurityGroup); ok && after == nil {
 		c.gone[key] = before
 	}
 }
 
 // seenBy is a cloud as an interface has it in force.
-func seenBy(c *Cloud, p party) *Cloud {
+func seenBy(c *Cloud, p endpoint) *Cloud {
 	out := &Cloud{subscriptions: c.subscriptions, resources: maps.Clone(c.resources), serviceTags: c.serviceTags, tagNames: c.tagNames, learned: c.learned}
 	viewer := p.resource.id.Key()
 	seen := func(whole string, r *Resource) effect.Parts {
@@ -65,7 +66,7 @@ func seenBy(c *Cloud, p party) *Cloud {
 		if r == nil {
 			r = c.gone[k]
 		}
-		if id, ok := ParseID(whole); r == nil && ok && len(id.Types) == 2 {
+		if id, ok := document.ParseID(whole); r == nil && ok && len(id.Types) == 2 {
 			k = id.Parent().Key()
 			r = out.resources[k]
 		}
@@ -74,28 +75,28 @@ func seenBy(c *Cloud, p party) *Cloud {
 		}
 		next := r.again()
 		switch now := r.parsed.(type) {
-		case *securityGroup:
-			rules := now.rules
+		case *document.SecurityGroup:
+			rules := now.Rules
 			if c.resources[k] == nil {
 				rules = nil
 			}
-			g := &securityGroup{slices.Clone(effect.View(c.settings.Effects, viewer, whole, rules, rulePart))}
-			g.sort()
+			g := &document.SecurityGroup{Rules: slices.Clone(effect.View(c.settings.Effects, viewer, whole, rules, rulePart))}
+			g.Sort()
 			next.parsed = g
-		case *nic:
+		case *document.NIC:
 			parts, n := seen(whole, r), *now
-			n.nsg, _ = parts[groupPart].(string)
-			n.configurations = slices.Clone(now.configurations)
-			for i := range n.configurations {
-				n.configurations[i].asgs, _ = parts[n.configurations[i].name].([]string)
+			n.NSG, _ = parts[groupPart].(string)
+			n.Configurations = slices.Clone(now.Configurations)
+			for i := range n.Configurations {
+				n.Configurations[i].ASGs, _ = parts[n.Configurations[i].Name].([]string)
 			}
 			next.parsed = &n
-		case *network:
+		case *document.Network:
 			n := *now
-			n.subnets = slices.Clone(now.subnets)
-			for i := range n.subnets {
-				if r.id.Child("subnets", n.subnets[i].name).Key() == whole {
-					n.subnets[i].nsg, _ = seen(whole, r)[groupPart].(string)
+			n.Subnets = slices.Clone(now.Subnets)
+			for i := range n.Subnets {
+				if r.id.Child("subnets", n.Subnets[i].Name).Key() == whole {
+					n.Subnets[i].NSG, _ = seen(whole, r)[groupPart].(string)
 				}
 			}
 			next.parsed = &n
@@ -108,7 +109,7 @@ func seenBy(c *Cloud, p party) *Cloud {
 }
 
 // again finds a party in another view of the cloud.
-func again(c *Cloud, p party) party {
+func again(c *Cloud, p endpoint) endpoint {
 	if !p.inside() {
 		return p
 	}
@@ -116,13 +117,13 @@ func again(c *Cloud, p party) party {
 	if r == nil {
 		return p
 	}
-	n, ok := r.parsed.(*nic)
+	n, ok := r.parsed.(*document.NIC)
 	if !ok {
 		return p // an instance of a gateway, which no resource describes
 	}
-	for i := range n.configurations {
-		if n.configurations[i].name == p.at.name {
-			p.located = located{r, n, &n.configurations[i]}
+	for i := range n.Configurations {
+		if n.Configurations[i].Name == p.at.Name {
+			p.located = located{r, n, &n.Configurations[i]}
 		}
 	}
 	return p

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
@@ -22,7 +24,7 @@ func TestEffects(t *testing.T) {
 	}
 	put := func(s *scene, id string, change func(properties map[string]any)) {
 		t.Helper()
-		at, ok := azure.ParseID(id)
+		at, ok := document.ParseID(id)
 		if !ok {
 			t.Fatal(id)
 		}
@@ -47,7 +49,7 @@ func TestEffects(t *testing.T) {
 	}{
 		{"a rule comes", func(s *scene) {
 			put(s, s.web, func(p map[string]any) {
-				p["securityRules"] = append(p["securityRules"].([]any), azure.Rule("http", "Inbound", 200, "Allow", "Tcp", "", "", "80"))
+				p["securityRules"] = append(p["securityRules"].([]any), build.Rule("http", "Inbound", 200, "Allow", "Tcp", "", "", "80"))
 			})
 		}, 80, false},
 		{"a rule goes", func(s *scene) {
@@ -63,15 +65,15 @@ func TestEffects(t *testing.T) {
 		}, 22, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := azure.NewBuilder(tenant, subscription, "westeurope")
+			b := build.New(tenant, subscription, "westeurope")
 			s := &scene{now: time.Unix(1700000000, 0)}
 			s.asg = b.ApplicationGroup("rg", "asg")
 			byGroup := map[string]any{"name": "members", "properties": map[string]any{
 				"direction": "Inbound", "priority": 300, "access": "Allow", "protocol": "Tcp", "sourcePortRange": "*", "destinationPortRange": "443",
 				"sourceApplicationSecurityGroups": []any{ref(s.asg)}, "destinationAddressPrefix": "*",
 			}}
-			s.web = b.SecurityGroup("rg", "web", azure.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "", "", "22"), byGroup, azure.Rule("none", "Inbound", 4000, "Deny", "*", "", "", ""))
-			s.closed = b.SecurityGroup("rg", "closed", azure.Rule("none", "Inbound", 4000, "Deny", "*", "", "", ""))
+			s.web = b.SecurityGroup("rg", "web", build.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "", "", "22"), byGroup, build.Rule("none", "Inbound", 4000, "Deny", "*", "", "", ""))
+			s.closed = b.SecurityGroup("rg", "closed", build.Rule("none", "Inbound", 4000, "Deny", "*", "", "", ""))
 			s.network = b.Network("rg", "n", []string{"10.1.0.0/16"}, []string{"s", "10.1.1.0/24"}, []string{"p", "10.1.2.0/24"})
 			for i := range 30 {
 				_, nic := b.Machine("rg", fmt.Sprint("m", i), s.network+"/subnets/s", fmt.Sprint("10.1.1.", 10+i), s.web)
@@ -82,13 +84,13 @@ func TestEffects(t *testing.T) {
 			log := effect.New(effect.Delay{Bound: bound, Seed: 1}, func() time.Time { return s.now })
 			n := 0
 			var err error
-			if s.c, err = azure.New(b.State, azure.Settings{Effects: log}, func() string { n++; return azure.GUIDOf(fmt.Sprint(n)) }); err != nil {
+			if s.c, err = azure.New(b.State, azure.Settings{Effects: log}, func() string { n++; return build.GUIDOf(fmt.Sprint(n)) }); err != nil {
 				t.Fatal(err)
 			}
 			s.by = s.c.Principals()[0]
 			count := func() (n int) {
 				for _, nic := range s.nics {
-					v, err := s.c.Allowed(azure.Flow{Src: azure.End{NIC: s.peer}, Dst: azure.End{NIC: nic}, Protocol: 6, Port: c.port})
+					v, err := s.c.Verdicts().Allowed(azure.Flow{Src: azure.End{NIC: s.peer}, Dst: azure.End{NIC: nic}, Protocol: 6, Port: c.port})
 					if err != nil {
 						t.Fatal(err)
 					}

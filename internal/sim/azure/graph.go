@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // GraphRows are the rows of a table of Resource Graph that the caller sees, as they were known
@@ -28,7 +30,7 @@ func (c *Cloud) GraphRows(by *Principal, table string, subscriptions []string) (
 		r := c.graph[k]
 		kind := r.id.Type()
 		// Interfaces of scale sets are in no table.
-		if kind == typeSetNIC || (kind == typeInstance) != instances {
+		if kind == document.TypeSetNIC || (kind == document.TypeInstance) != instances {
 			continue
 		}
 		s := c.subscriptions[strings.ToLower(r.id.Subscription)]
@@ -52,7 +54,7 @@ func (c *Cloud) graphRow(r *Resource, x *index, s *Subscription) map[string]any 
 		}}}
 	}
 	name := r.id.Name()
-	if r.id.Type() == typeInstance {
+	if r.id.Type() == document.TypeInstance {
 		name = r.id.Names[0] + "_" + name
 	}
 	row := map[string]any{

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // index is what depends on what. It is built on demand and thrown away by every change.
@@ -28,8 +30,8 @@ type networkAddress struct {
 // located is an IP configuration and the interface that has it.
 type located struct {
 	resource *Resource
-	nic      *nic
-	at       *configuration
+	nic      *document.NIC
+	at       *document.Configuration
 }
 
 func buildIndex(resources map[string]*Resource) *index {
@@ -44,23 +46,23 @@ func buildIndex(resources map[string]*Resource) *index {
 			x.leads = append(x.leads, r)
 		}
 		switch p := r.parsed.(type) {
-		case *machine:
-			for _, n := range p.nics {
+		case *document.Machine:
+			for _, n := range p.NICs {
 				x.machineOf[n] = r.ID
 			}
-		case *network:
-			for i := range p.subnets {
-				if g := p.subnets[i].nsg; g != "" {
-					x.groupSubnets[g] = append(x.groupSubnets[g], r.id.Child("subnets", p.subnets[i].name).String())
+		case *document.Network:
+			for i := range p.Subnets {
+				if g := p.Subnets[i].NSG; g != "" {
+					x.groupSubnets[g] = append(x.groupSubnets[g], r.id.Child("subnets", p.Subnets[i].Name).String())
 				}
 			}
-		case *securityGroup:
-			for i := range p.rules {
-				for _, g := range slices.Concat(p.rules[i].from.groups, p.rules[i].to.groups) {
-					x.mentions[g] = append(x.mentions[g], r.id.Child("securityRules", p.rules[i].name).String())
+		case *document.SecurityGroup:
+			for i := range p.Rules {
+				for _, g := range slices.Concat(p.Rules[i].From.Groups, p.Rules[i].To.Groups) {
+					x.mentions[g] = append(x.mentions[g], r.id.Child("securityRules", p.Rules[i].Name).String())
 				}
 			}
-		case *nic:
+		case *document.NIC:
 			x.addNIC(r, p, resources)
 		}
 	}
@@ -76,32 +78,32 @@ func groupsOf(endpoint *Resource) (out []string) {
 	for _, x := range list {
 		at, _ := x.(map[string]any)
 		text, _ := at["id"].(string)
-		if id, ok := ParseID(text); ok {
+		if id, ok := document.ParseID(text); ok {
 			out = append(out, id.Key())
 		}
 	}
 	return out
 }
 
-func (x *index) addNIC(r *Resource, n *nic, resources map[string]*Resource) {
-	if n.nsg != "" {
-		x.groupNICs[n.nsg] = append(x.groupNICs[n.nsg], r.ID)
+func (x *index) addNIC(r *Resource, n *document.NIC, resources map[string]*Resource) {
+	if n.NSG != "" {
+		x.groupNICs[n.NSG] = append(x.groupNICs[n.NSG], r.ID)
 	}
-	network := n.network()
-	for i := range n.configurations {
-		c := &n.configurations[i]
-		id := r.id.Child("ipConfigurations", c.name).String()
+	network := n.Network()
+	for i := range n.Configurations {
+		c := &n.Configurations[i]
+		id := r.id.Child("ipConfigurations", c.Name).String()
 		at := located{r, n, c}
-		x.subnetUsers[c.subnet] = append(x.subnetUsers[c.subnet], id)
-		if c.addr.IsValid() {
-			x.private[networkAddress{network, c.addr}] = at
+		x.subnetUsers[c.Subnet] = append(x.subnetUsers[c.Subnet], id)
+		if c.Addr.IsValid() {
+			x.private[networkAddress{network, c.Addr}] = at
 		}
-		for _, g := range slices.Concat(c.asgs, groupsOf(resources[n.endpoint])) {
+		for _, g := range slices.Concat(c.ASGs, groupsOf(resources[n.Endpoint])) {
 			x.members[g] = append(x.members[g], at)
 		}
-		if c.public != "" {
-			x.publicUser[c.public] = id
-			if p := resources[c.public]; p != nil {
+		if c.Public != "" {
+			x.publicUser[c.Public] = id
+			if p := resources[c.Public]; p != nil {
 				if a := publicAddress(p); a.IsValid() {
 					x.public[a] = at
 				}

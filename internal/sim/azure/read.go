@@ -6,20 +6,22 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // Get returns a resource, or a part of one, as the cloud shows it. It is a read.
-func (c *Cloud) Get(by *Principal, id ID) (map[string]any, error) {
+func (c *Cloud) Get(by *Principal, id document.ID) (map[string]any, error) {
 	if err := unknownType(id); err != nil {
 		return nil, err
 	}
-	if err := c.admit(by, action(id, "read"), id); err != nil {
+	if err := (access{c}).admit(by, action(id, "read"), id); err != nil {
 		return nil, err
 	}
 	if list, isPart := parts[id.Type()]; isPart {
 		parent := c.resources[id.Parent().Key()]
 		if parent == nil {
-			return nil, notFound(id.Parent())
+			return nil, document.NotFound(id.Parent())
 		}
 		doc := c.render(parent, c.now())
 		for _, part := range objects(doc["properties"].(map[string]any)[list]) {
@@ -27,45 +29,45 @@ func (c *Cloud) Get(by *Principal, id ID) (map[string]any, error) {
 				return part, nil
 			}
 		}
-		return nil, Refuse(http.StatusNotFound, "NotFound", "Resource %s not found.", id)
+		return nil, document.Refuse(http.StatusNotFound, "NotFound", "Resource %s not found.", id)
 	}
 	r := c.resources[id.Key()]
 	if r == nil {
-		return nil, notFound(id)
+		return nil, document.NotFound(id)
 	}
 	return c.render(r, c.now()), nil
 }
 
 // parts are the types that are kept within their parent, and the list that holds them.
-var parts = map[string]string{typeRule: "securityRules", typeSubnet: "subnets", typePeering: "virtualNetworkPeerings"}
+var parts = map[string]string{document.TypeRule: "securityRules", document.TypeSubnet: "subnets", document.TypePeering: "virtualNetworkPeerings"}
 
 // List returns the resources of a type: of a subscription, of a resource group, or below a
 // resource. It is a read.
-func (c *Cloud) List(by *Principal, scope ID, kind string) ([]map[string]any, error) {
+func (c *Cloud) List(by *Principal, scope document.ID, kind string) ([]map[string]any, error) {
 	of := scope
 	of.Provider, of.Types = splitType(kind)
 	of.Names = append(slices.Clone(scope.Names), "*")
 	if err := unknownType(of); err != nil {
 		return nil, err
 	}
-	if err := c.admit(by, action(of, "read"), scope); err != nil {
+	if err := (access{c}).admit(by, action(of, "read"), scope); err != nil {
 		return nil, err
 	}
 	if list, isPart := parts[of.Type()]; isPart {
 		parent := c.resources[scope.Key()]
 		if parent == nil {
-			return nil, notFound(scope)
+			return nil, document.NotFound(scope)
 		}
 		return objects(c.render(parent, c.now())["properties"].(map[string]any)[list]), nil
 	}
 	if scope.Provider != "" && c.resources[scope.Key()] == nil {
-		return nil, notFound(scope)
+		return nil, document.NotFound(scope)
 	}
 	out := []map[string]any{}
 	x := c.now()
 	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		r := c.resources[k]
-		if r.id.Type() == of.Type() && within(k, scope.Key()) {
+		if r.id.Type() == of.Type() && document.Within(k, scope.Key()) {
 			out = append(out, c.render(r, x))
 		}
 	}
@@ -78,25 +80,25 @@ func splitType(kind string) (provider string, types []string) {
 }
 
 // DefaultRules are the rules that a network security group ends in. It is a read.
-func (c *Cloud) DefaultRules(by *Principal, group ID) ([]map[string]any, error) {
-	if err := c.admit(by, "Microsoft.Network/networkSecurityGroups/defaultSecurityRules/read", group); err != nil {
+func (c *Cloud) DefaultRules(by *Principal, group document.ID) ([]map[string]any, error) {
+	if err := (access{c}).admit(by, "Microsoft.Network/networkSecurityGroups/defaultSecurityRules/read", group); err != nil {
 		return nil, err
 	}
 	r := c.resources[group.Key()]
-	if r == nil || r.id.Type() != typeNSG {
-		return nil, notFound(group)
+	if r == nil || r.id.Type() != document.TypeNSG {
+		return nil, document.NotFound(group)
 	}
-	return objects(defaultRuleDocuments(r.id, r.Etag)), nil
+	return objects(document.DefaultRuleDocuments(r.id, r.Etag)), nil
 }
 
 // InstanceView is the state of a virtual machine. It is a read.
-func (c *Cloud) InstanceView(by *Principal, machine ID) (map[string]any, error) {
-	if err := c.admit(by, "Microsoft.Compute/virtualMachines/instanceView/read", machine); err != nil {
+func (c *Cloud) InstanceView(by *Principal, machine document.ID) (map[string]any, error) {
+	if err := (access{c}).admit(by, "Microsoft.Compute/virtualMachines/instanceView/read", machine); err != nil {
 		return nil, err
 	}
 	r := c.resources[machine.Key()]
-	if r == nil || r.id.Type() != typeVM && r.id.Type() != typeInstance {
-		return nil, notFound(machine)
+	if r == nil || r.id.Type() != document.TypeVM && r.id.Type() != document.TypeInstance {
+		return nil, document.NotFound(machine)
 	}
 	return instanceView(r), nil
 }
@@ -114,13 +116,13 @@ func instanceView(r *Resource) map[string]any {
 
 func (r *Resource) provisioning() string {
 	if r.Provisioning == "" {
-		return Succeeded
+		return document.Succeeded
 	}
 	return r.Provisioning
 }
 
 // Running returns the vmId of a virtual machine that runs. It is a read.
-func (c *Cloud) Running(id ID) (vmID string, ok bool) {
+func (c *Cloud) Running(id document.ID) (vmID string, ok bool) {
 	r := c.resources[id.Key()]
 	if r == nil || r.Power != "running" {
 		return "", false
@@ -158,22 +160,22 @@ func (c *Cloud) render(r *Resource, x *index) map[string]any {
 	doc["properties"] = properties
 	key := r.id.Key()
 	switch r.id.Type() {
-	case typeNSG:
+	case document.TypeNSG:
 		r.children(properties, "securityRules", nil)
-		properties["defaultSecurityRules"] = defaultRuleDocuments(r.id, r.Etag)
+		properties["defaultSecurityRules"] = document.DefaultRuleDocuments(r.id, r.Etag)
 		setReferences(properties, "networkInterfaces", x.groupNICs[key])
 		setReferences(properties, "subnets", x.groupSubnets[key])
-	case typeVNet:
-		r.children(properties, "subnets", func(id ID, p map[string]any) {
+	case document.TypeVNet:
+		r.children(properties, "subnets", func(id document.ID, p map[string]any) {
 			setReferences(p, "ipConfigurations", x.subnetUsers[id.Key()])
 		})
-		r.children(properties, "virtualNetworkPeerings", func(_ ID, p map[string]any) { c.peeringState(r, p) })
-	case typeNIC, typeSetNIC:
+		r.children(properties, "virtualNetworkPeerings", func(_ document.ID, p map[string]any) { c.peeringState(r, p) })
+	case document.TypeNIC, document.TypeSetNIC:
 		r.children(properties, "ipConfigurations", nil)
 		if m := x.machineOf[key]; m != "" {
 			properties["virtualMachine"] = map[string]any{"id": m}
 		}
-	case typePublicIP:
+	case document.TypePublicIP:
 		delete(properties, "ipConfiguration")
 		if id := x.publicUser[key]; id != "" {
 			properties["ipConfiguration"] = map[string]any{"id": id}
@@ -183,7 +185,7 @@ func (c *Cloud) render(r *Resource, x *index) map[string]any {
 }
 
 // children gives the parts of a resource the etag and the state of the whole.
-func (r *Resource) children(properties map[string]any, list string, more func(ID, map[string]any)) {
+func (r *Resource) children(properties map[string]any, list string, more func(document.ID, map[string]any)) {
 	given, present := properties[list].([]any)
 	if !present {
 		if list == "ipConfigurations" {
@@ -220,13 +222,13 @@ func (c *Cloud) peeringState(r *Resource, p map[string]any) {
 	state := "Initiated"
 	remote, _ := p["remoteVirtualNetwork"].(map[string]any)
 	id, _ := remote["id"].(string)
-	other := c.resources[key(id)]
+	other := c.resources[document.Key(id)]
 	if other == nil {
 		state = "Disconnected"
-	} else if n, ok := other.parsed.(*network); ok {
-		p["remoteAddressSpace"] = map[string]any{"addressPrefixes": texts(n.space)}
-		for i := range n.peerings {
-			if n.peerings[i].remote == r.id.Key() {
+	} else if n, ok := other.parsed.(*document.Network); ok {
+		p["remoteAddressSpace"] = map[string]any{"addressPrefixes": texts(n.Space)}
+		for i := range n.Peerings {
+			if n.Peerings[i].Remote == r.id.Key() {
 				state = "Connected"
 			}
 		}
@@ -306,16 +308,16 @@ func (c *Cloud) ResourceGroups(by *Principal, subscription string) ([]ResourceGr
 }
 
 // ResourceGroup is one resource group. It is a read.
-func (c *Cloud) ResourceGroup(by *Principal, id ID) (ResourceGroup, error) {
-	if err := c.admit(by, "Microsoft.Resources/subscriptions/resourceGroups/read", id); err != nil {
+func (c *Cloud) ResourceGroup(by *Principal, id document.ID) (ResourceGroup, error) {
+	if err := (access{c}).admit(by, "Microsoft.Resources/subscriptions/resourceGroups/read", id); err != nil {
 		return ResourceGroup{}, err
 	}
 	return *c.groups[id.Key()], nil
 }
 
 // Tags are the tags of a resource or resource group. It is a read.
-func (c *Cloud) Tags(by *Principal, id ID) (map[string]string, error) {
-	if err := c.admit(by, "Microsoft.Resources/tags/read", id); err != nil {
+func (c *Cloud) Tags(by *Principal, id document.ID) (map[string]string, error) {
+	if err := (access{c}).admit(by, "Microsoft.Resources/tags/read", id); err != nil {
 		return nil, err
 	}
 	if id.Provider == "" {
@@ -324,17 +326,17 @@ func (c *Cloud) Tags(by *Principal, id ID) (map[string]string, error) {
 	if r := c.resources[id.Key()]; r != nil {
 		return r.Tags, nil
 	}
-	return nil, notFound(id)
+	return nil, document.NotFound(id)
 }
 
 // ServiceTags are the service tags with their addresses, as a location tells them: all do the same.
 // It is a read.
 func (c *Cloud) ServiceTags(by *Principal, subscription, location string) (map[string][]netip.Prefix, error) {
-	if err := c.admit(by, "Microsoft.Network/locations/serviceTags/read", ID{Subscription: subscription, Provider: "Microsoft.Network"}); err != nil {
+	if err := (access{c}).admit(by, "Microsoft.Network/locations/serviceTags/read", document.ID{Subscription: subscription, Provider: "Microsoft.Network"}); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(Locations(), location) {
-		return nil, Refuse(http.StatusBadRequest, "LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type 'serviceTags'.", location)
+		return nil, document.Refuse(http.StatusBadRequest, "LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type 'serviceTags'.", location)
 	}
 	return c.namedTags(), nil
 }
@@ -352,7 +354,7 @@ func (c *Cloud) SetServiceTag(name string, blocks []netip.Prefix) {
 
 // Resources returns the resources of a subscription or a resource group that a principal may read,
 // of one type or of all, as the list of resources tells them: without properties. It is a read.
-func (c *Cloud) Resources(by *Principal, scope ID, kind string) ([]map[string]any, error) {
+func (c *Cloud) Resources(by *Principal, scope document.ID, kind string) ([]map[string]any, error) {
 	if c.subscriptions[strings.ToLower(scope.Subscription)] == nil || scope.Group != "" {
 		if _, err := c.ResourceGroup(by, scope); err != nil {
 			return nil, err
@@ -363,7 +365,8 @@ func (c *Cloud) Resources(by *Principal, scope ID, kind string) ([]map[string]an
 	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		r := c.resources[k]
 		t := r.id.Type()
-		if t == typeSetNIC || t == typeInstance || !within(k, scope.Key()) || kind != "" && !strings.EqualFold(t, kind) || c.admit(by, action(r.id, "read"), r.id) != nil {
+		if t == document.TypeSetNIC || t == document.TypeInstance || !document.Within(k, scope.Key()) || kind != "" && !strings.EqualFold(t, kind) ||
+			(access{c}).admit(by, action(r.id, "read"), r.id) != nil {
 			continue
 		}
 		doc := c.render(r, x)

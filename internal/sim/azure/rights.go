@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // Principal is who can call: an application (service principal) or a managed identity.
@@ -29,7 +31,7 @@ type Principal struct {
 	Assignments []Assignment `json:"assignments"`
 }
 
-// Federation is a foreign issuer's token that stands for a principal.
+// Federation is a foreign issuer's token that represents a principal.
 type Federation struct {
 	Issuer   string `json:"issuer"`
 	Subject  string `json:"subject"`
@@ -108,7 +110,7 @@ func (p *Principal) May(action, resource string) bool {
 		return true
 	}
 	for _, a := range p.Assignments {
-		if within(resource, a.Scope) && a.Role.allows(action) {
+		if document.Within(resource, a.Scope) && a.Role.allows(action) {
 			return true
 		}
 	}
@@ -122,7 +124,7 @@ func (p *Principal) RolesAt(scope string) []Role {
 	}
 	var out []Role
 	for _, a := range p.Assignments {
-		if within(scope, a.Scope) {
+		if document.Within(scope, a.Scope) {
 			out = append(out, a.Role)
 		}
 	}
@@ -134,7 +136,7 @@ func (p *Principal) Authorize(action, resource string) error {
 	if p.May(action, resource) {
 		return nil
 	}
-	return Refuse(http.StatusForbidden, "AuthorizationFailed", "The client '%s' with object id '%s' does not have authorization to perform "+
+	return document.Refuse(http.StatusForbidden, "AuthorizationFailed", "The client '%s' with object id '%s' does not have authorization to perform "+
 		"action '%s' over scope '%s' or the scope is invalid. If access was recently granted, please refresh your credentials.",
 		p.ClientID, p.ObjectID, action, resource)
 }
@@ -144,7 +146,7 @@ func (p *Principal) link(action, resource, linked string) error {
 	if p.May(action, linked) {
 		return nil
 	}
-	return Refuse(http.StatusForbidden, "LinkedAuthorizationFailed", "The client '%s' with object id '%s' has permission to perform action "+
+	return document.Refuse(http.StatusForbidden, "LinkedAuthorizationFailed", "The client '%s' with object id '%s' has permission to perform action "+
 		"on scope '%s'; however, it does not have permission to perform action(s) '%s' on the linked scope(s) '%s' (respectively) or the linked "+
 		"scope(s) are invalid.", p.ClientID, p.ObjectID, resource, action, linked)
 }
@@ -155,7 +157,7 @@ func (p *Principal) sees(scope string) bool {
 		return true
 	}
 	for _, a := range p.Assignments {
-		if within(scope, a.Scope) || within(a.Scope, scope) {
+		if document.Within(scope, a.Scope) || document.Within(a.Scope, scope) {
 			return true
 		}
 	}

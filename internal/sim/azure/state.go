@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // State is the whole content of a Cloud as plain data.
@@ -89,7 +91,9 @@ type ResourceGroup struct {
 }
 
 // ID is the id of the group.
-func (g *ResourceGroup) ID() ID { return ID{Subscription: g.Subscription, Group: g.Name} }
+func (g *ResourceGroup) ID() document.ID {
+	return document.ID{Subscription: g.Subscription, Group: g.Name}
+}
 
 // Resource is one resource as it was written, without what the cloud fills in.
 type Resource struct {
@@ -106,7 +110,7 @@ type Resource struct {
 	// Extra are further members of the document, as sku, zones and identity.
 	Extra map[string]any `json:"extra,omitempty"`
 
-	id     ID
+	id     document.ID
 	parsed any // *securityGroup, *network, *nic, *machine or nil
 }
 
@@ -140,22 +144,13 @@ type Operation struct {
 	Delete bool   `json:"delete,omitempty"`
 	// Fails is what the operation ends with instead of succeeding, and Before the resource as it
 	// was, which comes back then.
-	Fails  *Error    `json:"fails,omitempty"`
-	Before *Resource `json:"before,omitempty"`
+	Fails  *document.Error `json:"fails,omitempty"`
+	Before *Resource       `json:"before,omitempty"`
 	// Power is the power state that a virtual machine is in at the end.
 	Power string `json:"power,omitempty"`
 	// Answer is what the operation results in, where that is not the resource.
 	Answer map[string]any `json:"answer,omitempty"`
 }
-
-// States of operations and of resources.
-const (
-	Succeeded  = "Succeeded"
-	Failed     = "Failed"
-	Updating   = "Updating"
-	Deleting   = "Deleting"
-	InProgress = "InProgress"
-)
 
 var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
@@ -165,51 +160,51 @@ func (s *State) Empty() bool { return len(s.Tenants) == 0 && len(s.Subscriptions
 // Check reports everything that is inconsistent, joined in one error.
 func (s *State) Check() error {
 	var problems []error
-	say := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	note := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	tenants, subscriptions, groups, resources := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	once := func(seen map[string]bool, what, name string) {
 		name = strings.ToLower(name)
 		if seen[name] {
-			say("%s %s appears twice", what, name)
+			note("%s %s appears twice", what, name)
 		}
 		seen[name] = true
 	}
 	for _, t := range s.Tenants {
 		if !guid.MatchString(t.ID) {
-			say("tenant %q: expected a GUID", t.ID)
+			note("tenant %q: expected a GUID", t.ID)
 		}
 		once(tenants, "tenant", t.ID)
 	}
 	for _, x := range s.Subscriptions {
 		if !guid.MatchString(x.ID) || !tenants[strings.ToLower(x.Tenant)] {
-			say("subscription %q: expected a GUID and a known tenant, not %q", x.ID, x.Tenant)
+			note("subscription %q: expected a GUID and a known tenant, not %q", x.ID, x.Tenant)
 		}
 		once(subscriptions, "subscription", x.ID)
 	}
 	for _, p := range s.Principals {
 		if !guid.MatchString(p.ClientID) || !guid.MatchString(p.ObjectID) || !tenants[strings.ToLower(p.Tenant)] {
-			say("principal %q: expected GUIDs and a known tenant, not %q", p.ClientID, p.Tenant)
+			note("principal %q: expected GUIDs and a known tenant, not %q", p.ClientID, p.Tenant)
 		}
 	}
 	for _, g := range s.Groups {
 		if g.Name == "" || !subscriptions[strings.ToLower(g.Subscription)] {
-			say("resource group %q: expected a name and a known subscription, not %q", g.Name, g.Subscription)
+			note("resource group %q: expected a name and a known subscription, not %q", g.Name, g.Subscription)
 		}
 		once(groups, "resource group", g.ID().Key())
 	}
 	for i := range s.Resources {
 		r := &s.Resources[i]
-		id, ok := ParseID(r.ID)
+		id, ok := document.ParseID(r.ID)
 		switch {
 		case !ok || id.Provider == "":
-			say("resource %q: the id cannot be read", r.ID)
+			note("resource %q: the id cannot be read", r.ID)
 			continue
 		case !groups[id.GroupID().Key()]:
-			say("resource %s: there is no resource group %s", r.ID, id.Group)
+			note("resource %s: there is no resource group %s", r.ID, id.Group)
 		}
 		once(resources, "resource", id.Key())
-		if _, err := parse(id, r.Properties); err != nil {
-			say("resource %s: %v", r.ID, err)
+		if _, err := document.Parse(id, r.Properties); err != nil {
+			note("resource %s: %v", r.ID, err)
 		}
 	}
 	return errors.Join(problems...)
@@ -247,8 +242,8 @@ func (r *Resource) clone() *Resource {
 	return &c
 }
 
-// plain is a value as it is after it was JSON: objects, lists and scalars.
-func plain(v any) any {
+// PlainValue is a value as it is after it was JSON: objects, lists and scalars.
+func PlainValue(v any) any {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil // values that this package made up are always encodable

@@ -6,13 +6,15 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // Flow is a new flow that is to be decided.
 type Flow struct {
 	Src, Dst End
 	// Protocol is the IP protocol number; Port the destination port, where the protocol has one.
-	// SrcPort is the source port; 0 stands for one that the system picks.
+	// SrcPort is the source port; 0 represents one that the system picks.
 	Protocol, Port, SrcPort int
 }
 
@@ -48,19 +50,19 @@ var (
 	metadataAddress = netip.MustParseAddr("169.254.169.254")
 )
 
-// standardSourcePort stands for the source port that the system picks.
+// standardSourcePort represents the source port that the system picks.
 const standardSourcePort = 50000
 
-// party is an End made definite.
-type party struct {
+// endpoint is an End made definite.
+type endpoint struct {
 	located
 	addr   netip.Addr // as security groups see it
 	public bool       // reached through its public address
 }
 
-func (p party) inside() bool { return p.nic != nil }
+func (p endpoint) inside() bool { return p.nic != nil }
 
-func (p party) String() string {
+func (p endpoint) String() string {
 	if p.inside() {
 		return p.resource.id.Name() + " (" + p.addr.String() + ")"
 	}
@@ -69,8 +71,8 @@ func (p party) String() string {
 
 // Allowed decides a new flow by the security groups of both ends and of their subnets. It is a
 // read. An error means that the flow makes no sense.
-func (c *Cloud) Allowed(f Flow) (Verdict, error) {
-	x := c.now()
+func (c Verdicts) Allowed(f Flow) (Verdict, error) {
+	x := c.cloud.now()
 	src, dst, err := c.parties(x, f)
 	if err != nil {
 		return Verdict{}, err
@@ -83,10 +85,10 @@ func (c *Cloud) Allowed(f Flow) (Verdict, error) {
 	}
 	v := Verdict{Allowed: true}
 	if src.inside() {
-		c.half(&v, src, dst, f, outbound)
+		c.half(&v, src, dst, f, document.Outbound)
 	}
 	if v.Allowed && dst.inside() {
-		c.half(&v, src, dst, f, inbound)
+		c.half(&v, src, dst, f, document.Inbound)
 	}
 	if v.Allowed {
 		v.Reason = fmt.Sprintf("allowed: %s to %s", src, dst)
@@ -96,8 +98,8 @@ func (c *Cloud) Allowed(f Flow) (Verdict, error) {
 
 // Half decides one half of a flow: what the groups of the source say (outbound), or those of the
 // destination. An end outside says yes. It is a read.
-func (c *Cloud) Half(f Flow, out bool) (Verdict, error) {
-	src, dst, err := c.parties(c.now(), f)
+func (c Verdicts) Half(f Flow, out bool) (Verdict, error) {
+	src, dst, err := c.parties(c.cloud.now(), f)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -107,130 +109,130 @@ func (c *Cloud) Half(f Flow, out bool) (Verdict, error) {
 	v := Verdict{Allowed: true}
 	switch {
 	case out && src.inside():
-		c.half(&v, src, dst, f, outbound)
+		c.half(&v, src, dst, f, document.Outbound)
 	case !out && dst.inside():
-		c.half(&v, src, dst, f, inbound)
+		c.half(&v, src, dst, f, document.Inbound)
 	}
 	return v, nil
 }
 
 // half asks the groups of one end, in the order in which a packet meets them.
-func (c *Cloud) half(v *Verdict, src, dst party, f Flow, direction string) {
-	if c.settings.Effects.Keeps() {
+func (c Verdicts) half(v *Verdict, src, dst endpoint, f Flow, direction string) {
+	if c.cloud.settings.Effects.Keeps() {
 		viewer := src
-		if direction == inbound {
+		if direction == document.Inbound {
 			viewer = dst
 		}
-		c = seenBy(c, viewer)
-		src, dst = again(c, src), again(c, dst)
+		c.cloud = seenBy(c.cloud, viewer)
+		src, dst = again(c.cloud, src), again(c.cloud, dst)
 	}
 	own, other := src, dst
-	if direction == inbound {
+	if direction == document.Inbound {
 		own, other = dst, src
 	}
 	var groups []string
 	if g := c.groupOfSubnet(own.located); g != "" {
 		groups = append(groups, g)
 	}
-	if own.nic.nsg != "" {
-		groups = append(groups, own.nic.nsg)
+	if own.nic.NSG != "" {
+		groups = append(groups, own.nic.NSG)
 	}
-	if direction == outbound {
+	if direction == document.Outbound {
 		slices.Reverse(groups)
 	}
-	if len(groups) == 0 && direction == inbound && own.public && c.standard(own.at.public) {
+	if len(groups) == 0 && direction == document.Inbound && own.public && c.standard(own.at.Public) {
 		v.Allowed = false
 		v.Reason = fmt.Sprintf("dropped: %s has a Standard public address, which is closed without a security group", own)
 		return
 	}
 	for _, k := range groups {
-		r := c.resources[k]
+		r := c.cloud.resources[k]
 		if r == nil {
 			continue
 		}
 		decision := c.decide(r, own, src, dst, f, direction, other)
-		v.Steps = append(v.Steps, Step{r.ID, direction, decision.name, decision.allow})
-		if !decision.allow {
+		v.Steps = append(v.Steps, Step{r.ID, direction, decision.Name, decision.Allow})
+		if !decision.Allow {
 			v.Allowed = false
-			v.Reason = fmt.Sprintf("dropped: %s of %s, %s of %s", decision.name, r.id.Name(), strings.ToLower(direction), own)
+			v.Reason = fmt.Sprintf("dropped: %s of %s, %s of %s", decision.Name, r.id.Name(), strings.ToLower(direction), own)
 			return
 		}
 	}
 }
 
 // groupOfSubnet is the group of the subnet by which an interface is filtered; empty if none is.
-func (c *Cloud) groupOfSubnet(own located) string {
-	if s := c.subnetOf(own.at.subnet); s != nil && (own.nic.endpoint == "" || s.endpoints) {
-		return s.nsg
+func (c Verdicts) groupOfSubnet(own located) string {
+	if s := checks(c).subnetOf(own.at.Subnet); s != nil && (own.nic.Endpoint == "" || s.Endpoints) {
+		return s.NSG
 	}
 	return ""
 }
 
 // decide finds the first rule that matches.
-func (c *Cloud) decide(group *Resource, own, src, dst party, f Flow, direction string, other party) rule {
-	g := group.parsed.(*securityGroup)
-	s := c.subscriptions[strings.ToLower(group.id.Subscription)]
+func (c Verdicts) decide(group *Resource, own, src, dst endpoint, f Flow, direction string, other endpoint) document.Rule {
+	g := group.parsed.(*document.SecurityGroup)
+	s := c.cloud.subscriptions[strings.ToLower(group.id.Subscription)]
 	voids := s != nil && s.EmptyGroupsVoidRules
-	platform := direction == outbound && (other.addr == hostAddress || other.addr == metadataAddress)
-	for _, r := range slices.Concat(g.rules, defaultRules()) {
-		if r.direction != direction || r.protocol >= 0 && r.protocol != f.Protocol && !(r.protocol == 1 && f.Protocol == 58) {
+	platform := direction == document.Outbound && (other.addr == hostAddress || other.addr == metadataAddress)
+	for _, r := range slices.Concat(g.Rules, document.DefaultRules()) {
+		if r.Direction != direction || r.Protocol >= 0 && r.Protocol != f.Protocol && !(r.Protocol == 1 && f.Protocol == 58) {
 			continue
 		}
 		if f.Protocol == 6 || f.Protocol == 17 {
-			if !r.sources.has(f.SrcPort) || !r.targets.has(f.Port) {
+			if !r.Sources.Has(f.SrcPort) || !r.Targets.Has(f.Port) {
 				continue
 			}
-		} else if (f.Protocol != 1 && f.Protocol != 58 && f.Protocol != 50 && f.Protocol != 51) && (r.sources != nil || r.targets != nil) {
+		} else if (f.Protocol != 1 && f.Protocol != 58 && f.Protocol != 50 && f.Protocol != 51) && (r.Sources != nil || r.Targets != nil) {
 			continue // a protocol without ports
 		}
-		if voids && (c.void(r.from) || c.void(r.to)) {
+		if voids && (c.void(r.From) || c.void(r.To)) {
 			continue
 		}
-		if platform && !strings.HasPrefix(r.to.tag, "azureplatform") {
+		if platform && !strings.HasPrefix(r.To.Tag, "azureplatform") {
 			continue // the platform is outside of security groups, but for tags of its own
 		}
-		if c.matches(r.from, src, own) && c.matches(r.to, dst, own) {
+		if c.matches(r.From, src, own) && c.matches(r.To, dst, own) {
 			return r
 		}
 	}
-	return rule{name: "the platform", allow: true}
+	return document.Rule{Name: "the platform", Allow: true}
 }
 
 // void reports whether a side names several groups of which one has no member.
-func (c *Cloud) void(s side) bool {
-	members := c.now().members
-	return len(s.groups) > 1 && slices.ContainsFunc(s.groups, func(g string) bool { return len(members[g]) == 0 })
+func (c Verdicts) void(s document.Side) bool {
+	members := c.cloud.now().members
+	return len(s.Groups) > 1 && slices.ContainsFunc(s.Groups, func(g string) bool { return len(members[g]) == 0 })
 }
 
 // matches reports whether a side of a rule means a party. own is the end whose group it is.
-func (c *Cloud) matches(s side, p, own party) bool {
+func (c Verdicts) matches(s document.Side, p, own endpoint) bool {
 	switch {
-	case s.any:
+	case s.Any:
 		return true
-	case len(s.groups) > 0:
-		return p.inside() && !p.public && slices.ContainsFunc(s.groups, func(g string) bool {
-			return slices.Contains(p.at.asgs, g) || p.nic.endpoint != "" && slices.Contains(groupsOf(c.resources[p.nic.endpoint]), g)
+	case len(s.Groups) > 0:
+		return p.inside() && !p.public && slices.ContainsFunc(s.Groups, func(g string) bool {
+			return slices.Contains(p.at.ASGs, g) || p.nic.Endpoint != "" && slices.Contains(groupsOf(c.cloud.resources[p.nic.Endpoint]), g)
 		})
-	case s.tag == tagVirtualNetwork:
+	case s.Tag == document.TagVirtualNetwork:
 		in, _ := c.inTag(p.addr, own.located)
 		return in
-	case s.tag == tagLoadBalancer:
+	case s.Tag == document.TagLoadBalancer:
 		return p.addr == hostAddress
-	case s.tag == tagInternet:
+	case s.Tag == document.TagInternet:
 		in, byDefault := c.inTag(p.addr, own.located)
 		return !in || byDefault
-	case s.tag == "azureplatformimds":
+	case s.Tag == "azureplatformimds":
 		return p.addr == metadataAddress
-	case s.tag == "azureplatformdns", s.tag == "azureplatformlkm":
+	case s.Tag == "azureplatformdns", s.Tag == "azureplatformlkm":
 		return p.addr == hostAddress
-	case s.tag != "":
-		return slices.ContainsFunc(c.serviceTags[s.tag], func(x netip.Prefix) bool { return x.Contains(p.addr) })
+	case s.Tag != "":
+		return slices.ContainsFunc(c.cloud.serviceTags[s.Tag], func(x netip.Prefix) bool { return x.Contains(p.addr) })
 	}
-	return slices.ContainsFunc(s.prefixes, func(x netip.Prefix) bool { return x.Contains(p.addr) })
+	return slices.ContainsFunc(s.Prefixes, func(x netip.Prefix) bool { return x.Contains(p.addr) })
 }
 
 // inNetwork reports whether an address is in a network or in one that is connected to it.
-func (c *Cloud) inNetwork(a netip.Addr, key string) bool {
+func (c Verdicts) inNetwork(a netip.Addr, key string) bool {
 	return slices.ContainsFunc(append([]string{key}, c.peers(key)...), func(k string) bool {
 		return slices.ContainsFunc(c.spaceOf(k), func(p netip.Prefix) bool { return p.Contains(a) })
 	})
@@ -238,40 +240,40 @@ func (c *Cloud) inNetwork(a netip.Addr, key string) bool {
 
 // peers are the networks that a network is connected with: both ends have the peering, and it gives
 // access.
-func (c *Cloud) peers(key string) []string {
-	r := c.resources[key]
+func (c Verdicts) peers(key string) []string {
+	r := c.cloud.resources[key]
 	if r == nil {
 		return nil
 	}
-	n, ok := r.parsed.(*network)
+	n, ok := r.parsed.(*document.Network)
 	if !ok {
 		return nil
 	}
 	var out []string
-	for _, p := range n.peerings {
-		other := c.resources[p.remote]
-		if !p.access || other == nil {
+	for _, p := range n.Peerings {
+		other := c.cloud.resources[p.Remote]
+		if !p.Access || other == nil {
 			continue
 		}
-		m, ok := other.parsed.(*network)
-		if ok && slices.ContainsFunc(m.peerings, func(q peering) bool { return q.remote == key && q.access }) {
-			out = append(out, p.remote)
+		m, ok := other.parsed.(*document.Network)
+		if ok && slices.ContainsFunc(m.Peerings, func(q document.Peering) bool { return q.Remote == key && q.Access }) {
+			out = append(out, p.Remote)
 		}
 	}
 	return out
 }
 
-func (c *Cloud) standard(public string) bool {
-	r := c.resources[public]
+func (c Verdicts) standard(public string) bool {
+	r := c.cloud.resources[public]
 	if r == nil {
 		return false
 	}
 	sku, _ := r.Extra["sku"].(map[string]any)
-	return strings.EqualFold(text(sku["name"]), "Standard")
+	return strings.EqualFold(document.Text(sku["name"]), "Standard")
 }
 
 // parties makes both ends definite.
-func (c *Cloud) parties(x *index, f Flow) (src, dst party, err error) {
+func (c Verdicts) parties(x *index, f Flow) (src, dst endpoint, err error) {
 	srcNetwork, dstNetwork := c.networkOf(f.Src), c.networkOf(f.Dst)
 	if srcNetwork == "" {
 		srcNetwork = dstNetwork
@@ -280,10 +282,10 @@ func (c *Cloud) parties(x *index, f Flow) (src, dst party, err error) {
 		dstNetwork = srcNetwork
 	}
 	v6 := f.Src.Addr.Is6() || f.Dst.Addr.Is6()
-	if src, err = c.party(x, f.Src, srcNetwork, v6); err != nil {
+	if src, err = c.endpoint(x, f.Src, srcNetwork, v6); err != nil {
 		return src, dst, fmt.Errorf("source: %w", err)
 	}
-	if dst, err = c.party(x, f.Dst, dstNetwork, v6); err != nil {
+	if dst, err = c.endpoint(x, f.Dst, dstNetwork, v6); err != nil {
 		return src, dst, fmt.Errorf("destination: %w", err)
 	}
 	switch {
@@ -291,74 +293,74 @@ func (c *Cloud) parties(x *index, f Flow) (src, dst party, err error) {
 		return src, dst, fmt.Errorf("neither %s nor %s is an address of the cloud", src.addr, dst.addr)
 	case src.addr.Is4() != dst.addr.Is4():
 		return src, dst, fmt.Errorf("%s and %s are of different families", src.addr, dst.addr)
-	case src.inside() && dst.inside() && !c.connected(src.nic.network(), dst.nic.network()) && !dst.public:
+	case src.inside() && dst.inside() && !c.connected(src.nic.Network(), dst.nic.Network()) && !dst.public:
 		return src, dst, fmt.Errorf("%s and %s are in networks that are not connected", src, dst)
 	}
 	return src, dst, nil
 }
 
-func (c *Cloud) connected(a, b string) bool { return a == b || slices.Contains(c.peers(a), b) }
+func (c Verdicts) connected(a, b string) bool { return a == b || slices.Contains(c.peers(a), b) }
 
-func (c *Cloud) networkOf(e End) string {
+func (c Verdicts) networkOf(e End) string {
 	if e.Network != "" {
-		return key(e.Network)
+		return document.Key(e.Network)
 	}
-	if r := c.resources[key(e.NIC)]; r != nil {
-		if n, ok := r.parsed.(*nic); ok {
-			return n.network()
+	if r := c.cloud.resources[document.Key(e.NIC)]; r != nil {
+		if n, ok := r.parsed.(*document.NIC); ok {
+			return n.Network()
 		}
 	}
 	return ""
 }
 
-func (c *Cloud) party(x *index, e End, network string, v6 bool) (party, error) {
+func (c Verdicts) endpoint(x *index, e End, network string, v6 bool) (endpoint, error) {
 	if e.NIC != "" {
-		r := c.resources[key(e.NIC)]
+		r := c.cloud.resources[document.Key(e.NIC)]
 		if r == nil {
-			return party{}, fmt.Errorf("there is no interface %s", e.NIC)
+			return endpoint{}, fmt.Errorf("there is no interface %s", e.NIC)
 		}
-		n, ok := r.parsed.(*nic)
+		n, ok := r.parsed.(*document.NIC)
 		if !ok {
-			return party{}, fmt.Errorf("%s is not an interface", e.NIC)
+			return endpoint{}, fmt.Errorf("%s is not an interface", e.NIC)
 		}
-		for i := range n.configurations {
-			at := &n.configurations[i]
-			if e.Addr.IsValid() && at.addr == e.Addr || !e.Addr.IsValid() && at.addr.Is6() == v6 {
-				return party{located{r, n, at}, at.addr, false}, nil
+		for i := range n.Configurations {
+			at := &n.Configurations[i]
+			if e.Addr.IsValid() && at.Addr == e.Addr || !e.Addr.IsValid() && at.Addr.Is6() == v6 {
+				return endpoint{located{r, n, at}, at.Addr, false}, nil
 			}
 		}
-		return party{}, fmt.Errorf("interface %s has no such address", e.NIC)
+		return endpoint{}, fmt.Errorf("interface %s has no such address", e.NIC)
 	}
 	if !e.Addr.IsValid() {
-		return party{}, fmt.Errorf("neither an interface nor an address is given")
+		return endpoint{}, fmt.Errorf("neither an interface nor an address is given")
 	}
 	for _, k := range append([]string{network}, c.peers(network)...) {
 		if at, ok := x.private[networkAddress{k, e.Addr}]; ok {
-			return party{at, e.Addr, false}, nil
+			return endpoint{at, e.Addr, false}, nil
 		}
 	}
 	if at, ok := x.public[e.Addr]; ok {
 		// Inbound groups see the private address that the public one is translated to.
-		return party{at, at.at.addr, true}, nil
+		return endpoint{at, at.at.Addr, true}, nil
 	}
-	return party{addr: e.Addr}, nil
+	return endpoint{addr: e.Addr}, nil
 }
 
 // InterfacesNamed are the ids of the interfaces that have a name, or whose virtual machine has it:
 // the first one of each machine. It is a read.
-func (c *Cloud) InterfacesNamed(name string) []string {
+func (c Verdicts) InterfacesNamed(name string) []string {
 	var out []string
-	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
-		r := c.resources[k]
+	for _, k := range slices.Sorted(maps.Keys(c.cloud.resources)) {
+		r := c.cloud.resources[k]
 		if !strings.EqualFold(r.id.Name(), name) {
 			continue
 		}
 		switch p := r.parsed.(type) {
-		case *nic:
+		case *document.NIC:
 			out = append(out, r.ID)
-		case *machine:
-			if len(p.nics) > 0 && c.resources[p.nics[0]] != nil {
-				out = append(out, c.resources[p.nics[0]].ID)
+		case *document.Machine:
+			if len(p.NICs) > 0 && c.cloud.resources[p.NICs[0]] != nil {
+				out = append(out, c.cloud.resources[p.NICs[0]].ID)
 			}
 		}
 	}

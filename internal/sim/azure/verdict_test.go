@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 )
 
 const (
@@ -15,10 +16,10 @@ const (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-func build(t *testing.T, b *azure.Builder) *azure.Cloud {
+func estate(t *testing.T, b *build.Builder) *azure.Cloud {
 	t.Helper()
 	n := 0
-	c, err := azure.New(b.State, azure.Settings{}, func() string { n++; return azure.GUIDOf(string(rune(n))) })
+	c, err := azure.New(b.State, azure.Settings{}, func() string { n++; return build.GUIDOf(string(rune(n))) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,27 +29,27 @@ func build(t *testing.T, b *azure.Builder) *azure.Cloud {
 // TestAllowed decides flows between two networks, with and without groups, on both sides of a group
 // of a subnet.
 func TestAllowed(t *testing.T) {
-	b := azure.NewBuilder(tenant, subscription, "westeurope")
+	b := build.New(tenant, subscription, "westeurope")
 	web := b.SecurityGroup(
 		"rg",
 		"web",
-		azure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"),
-		azure.Rule("no-ssh", "Inbound", 200, "Deny", "Tcp", "", "", "22"),
-		azure.Rule("no-dns", "Outbound", 100, "Deny", "*", "", "AzurePlatformDNS", ""),
+		build.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"),
+		build.Rule("no-ssh", "Inbound", 200, "Deny", "Tcp", "", "", "22"),
+		build.Rule("no-dns", "Outbound", 100, "Deny", "*", "", "AzurePlatformDNS", ""),
 	)
 	guard := b.SecurityGroup(
 		"rg",
 		"guard",
-		azure.Rule("late", "Inbound", 4000, "Deny", "*", "", "", ""),
-		azure.Rule("web", "Inbound", 300, "Allow", "Tcp", "10.1.1.0/24", "", "5432"),
-		azure.Rule("hole", "Inbound", 250, "Deny", "Tcp", "10.1.1.5/32", "", "5000-5999"),
+		build.Rule("late", "Inbound", 4000, "Deny", "*", "", "", ""),
+		build.Rule("web", "Inbound", 300, "Allow", "Tcp", "10.1.1.0/24", "", "5432"),
+		build.Rule("hole", "Inbound", 250, "Deny", "Tcp", "10.1.1.5/32", "", "5000-5999"),
 	)
 	asg := b.ApplicationGroup("rg", "asg-web")
 	byGroup := map[string]any{"name": "members", "properties": map[string]any{
 		"direction": "Inbound", "priority": 100, "access": "Allow", "protocol": "Icmp", "sourcePortRange": "*", "destinationPortRange": "*",
 		"sourceApplicationSecurityGroups": []any{map[string]any{"id": asg}}, "destinationAddressPrefix": "*",
 	}}
-	closed := b.SecurityGroup("rg", "closed", byGroup, azure.Rule("none", "Inbound", 200, "Deny", "*", "", "", ""))
+	closed := b.SecurityGroup("rg", "closed", byGroup, build.Rule("none", "Inbound", 200, "Deny", "*", "", "", ""))
 	a := b.Network("rg", "a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"}, []string{"db", "10.1.2.0/24", guard})
 	peer := b.Network("rg", "b", []string{"10.2.0.0/16"}, []string{"s", "10.2.0.0/24"})
 	alone := b.Network("rg", "c", []string{"10.3.0.0/16"}, []string{"s", "10.3.0.0/24"})
@@ -59,7 +60,7 @@ func TestAllowed(t *testing.T) {
 	_, shut := b.Machine("rg", "shut", a+"/subnets/web", "10.1.1.6", closed)
 	_, far := b.Machine("rg", "far", peer+"/subnets/s", "10.2.0.4", web)
 	_, lone := b.Machine("rg", "lone", alone+"/subnets/s", "10.3.0.4", "")
-	c := build(t, b)
+	c := estate(t, b)
 	nic := func(id string) azure.End { return azure.End{NIC: id} }
 	ip := func(s string) azure.End { return azure.End{Addr: addr(s)} }
 	for _, k := range []struct {
@@ -91,7 +92,7 @@ func TestAllowed(t *testing.T) {
 		{"probes of load balancers", ip("168.63.129.16"), nic(web1), 6, 80, true},
 		{"one interface", nic(shut), nic(shut), 6, 22, true},
 	} {
-		v, err := c.Allowed(azure.Flow{Src: k.src, Dst: k.dst, Protocol: k.proto, Port: k.port})
+		v, err := c.Verdicts().Allowed(azure.Flow{Src: k.src, Dst: k.dst, Protocol: k.proto, Port: k.port})
 		if err != nil || v.Allowed != k.want {
 			t.Errorf("%s: %v %q %v", k.name, v.Allowed, v.Reason, err)
 		}
@@ -102,7 +103,7 @@ func TestAllowed(t *testing.T) {
 		"other families": {Src: ip("2001:db8::1"), Dst: nic(web1)},
 		"unknown":        {Src: nic("/nobody"), Dst: nic(web1)},
 	} {
-		if v, err := c.Allowed(f); err == nil {
+		if v, err := c.Verdicts().Allowed(f); err == nil {
 			t.Errorf("%s: decided %v", name, v)
 		}
 	}
@@ -110,7 +111,7 @@ func TestAllowed(t *testing.T) {
 
 // TestStandardAddress: a Standard public address is closed until a security group opens it.
 func TestStandardAddress(t *testing.T) {
-	b := azure.NewBuilder(tenant, subscription, "westeurope")
+	b := build.New(tenant, subscription, "westeurope")
 	a := b.Network("rg", "a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})
 	_, nic := b.Machine("rg", "web1", a+"/subnets/web", "10.1.1.4", "")
 	public := b.Add("rg", "Microsoft.Network/publicIPAddresses", "pip", map[string]any{"ipAddress": "198.51.100.7"}, nil)
@@ -124,7 +125,7 @@ func TestStandardAddress(t *testing.T) {
 		}
 	}
 	flow := azure.Flow{Src: azure.End{Addr: addr("203.0.113.7")}, Dst: azure.End{Addr: addr("198.51.100.7")}, Protocol: 6, Port: 443}
-	if v, err := build(t, b).Allowed(flow); err != nil || v.Allowed {
+	if v, err := estate(t, b).Verdicts().Allowed(flow); err != nil || v.Allowed {
 		t.Errorf("without a group: %+v %v", v, err)
 	}
 	for i := range b.State.Resources {
@@ -132,7 +133,7 @@ func TestStandardAddress(t *testing.T) {
 			r.Extra = map[string]any{"sku": map[string]any{"name": "Basic"}}
 		}
 	}
-	if v, err := build(t, b).Allowed(flow); err != nil || !v.Allowed {
+	if v, err := estate(t, b).Verdicts().Allowed(flow); err != nil || !v.Allowed {
 		t.Errorf("a Basic address: %+v %v", v, err)
 	}
 }
@@ -142,7 +143,7 @@ func TestStandardAddress(t *testing.T) {
 // nobody then, as ever.
 func TestRulesOfEmptyGroups(t *testing.T) {
 	for _, voids := range []bool{false, true} {
-		b := azure.NewBuilder(tenant, subscription, "westeurope")
+		b := build.New(tenant, subscription, "westeurope")
 		b.State.Subscriptions[0].EmptyGroupsVoidRules = voids
 		used, empty := b.ApplicationGroup("rg", "used"), b.ApplicationGroup("rg", "empty")
 		rule := func(name string, priority, port int, groups ...string) map[string]any {
@@ -156,13 +157,13 @@ func TestRulesOfEmptyGroups(t *testing.T) {
 			}}
 		}
 		guard := b.SecurityGroup("rg", "guard", rule("both", 100, 80, used, empty), rule("one", 110, 81, used), rule("nobody", 120, 82, empty),
-			azure.Rule("none", "Inbound", 200, "Deny", "*", "", "", ""))
+			build.Rule("none", "Inbound", 200, "Deny", "*", "", "", ""))
 		vnet := b.Network("rg", "a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})
 		_, from := b.Machine("rg", "web", vnet+"/subnets/web", "10.1.1.4", "", used)
 		_, to := b.Machine("rg", "db", vnet+"/subnets/web", "10.1.1.5", guard)
-		c := build(t, b)
+		c := estate(t, b)
 		for port, want := range map[int]bool{80: !voids, 81: true, 82: false} {
-			v, err := c.Allowed(azure.Flow{Src: azure.End{NIC: from}, Dst: azure.End{NIC: to}, Protocol: 6, Port: port})
+			v, err := c.Verdicts().Allowed(azure.Flow{Src: azure.End{NIC: from}, Dst: azure.End{NIC: to}, Protocol: 6, Port: port})
 			if err != nil || v.Allowed != want {
 				t.Errorf("voids %t, port %d: %t, %v", voids, port, v.Allowed, err)
 			}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // What the word VirtualNetwork of a rule means. The sources, which are none of the adapter's code:
@@ -60,7 +62,7 @@ func refers(doc map[string]any, name string) string {
 	if id == "" {
 		return ""
 	}
-	return key(id)
+	return document.Key(id)
 }
 
 // partsOf are the properties of the members of a list of resources.
@@ -77,7 +79,7 @@ func partsOf(doc map[string]any, name string) (out []map[string]any) {
 
 // inTag reports whether an address is in what VirtualNetwork means at an interface, and whether it
 // is so by a default route alone.
-func (c *Cloud) inTag(a netip.Addr, own located) (in, byDefault bool) {
+func (c Verdicts) inTag(a netip.Addr, own located) (in, byDefault bool) {
 	for p, isDefault := range c.virtualNetwork(own) {
 		switch {
 		case !p.Contains(a):
@@ -92,12 +94,12 @@ func (c *Cloud) inTag(a netip.Addr, own located) (in, byDefault bool) {
 
 // virtualNetwork yields what VirtualNetwork means at an interface, and whether that is a default
 // route. The same block may come more than once.
-func (c *Cloud) virtualNetwork(own located) iter.Seq2[netip.Prefix, bool] {
+func (c Verdicts) virtualNetwork(own located) iter.Seq2[netip.Prefix, bool] {
 	return func(yield func(netip.Prefix, bool) bool) {
 		more := func(list []netip.Prefix) bool {
 			return !slices.ContainsFunc(list, func(p netip.Prefix) bool { return !yield(p, false) })
 		}
-		home := own.nic.network()
+		home := own.nic.Network()
 		if !yield(netip.PrefixFrom(hostAddress, 32), false) || !more(c.spaceOf(home)) {
 			return
 		}
@@ -113,18 +115,18 @@ func (c *Cloud) virtualNetwork(own located) iter.Seq2[netip.Prefix, bool] {
 				}
 			}
 		}
-		for i := range own.nic.configurations {
-			s := c.subnetOf(own.nic.configurations[i].subnet)
-			if s == nil || c.resources[s.routes] == nil {
+		for i := range own.nic.Configurations {
+			s := checks(c).subnetOf(own.nic.Configurations[i].Subnet)
+			if s == nil || c.cloud.resources[s.Routes] == nil {
 				continue
 			}
-			for _, route := range partsOf(c.resources[s.routes].Properties, "routes") {
+			for _, route := range partsOf(c.cloud.resources[s.Routes].Properties, "routes") {
 				text, _ := route["addressPrefix"].(string)
 				if p, err := netip.ParsePrefix(text); err == nil {
 					if !yield(p, p.Bits() == 0) {
 						return
 					}
-				} else if !more(c.serviceTags[strings.ToLower(text)]) {
+				} else if !more(c.cloud.serviceTags[strings.ToLower(text)]) {
 					return
 				}
 			}
@@ -133,10 +135,10 @@ func (c *Cloud) virtualNetwork(own located) iter.Seq2[netip.Prefix, bool] {
 }
 
 // spaceOf is the address space of a network; nil if there is none of the key.
-func (c *Cloud) spaceOf(key string) []netip.Prefix {
-	if r := c.resources[key]; r != nil {
-		if n, ok := r.parsed.(*network); ok {
-			return n.space
+func (c Verdicts) spaceOf(key string) []netip.Prefix {
+	if r := c.cloud.resources[key]; r != nil {
+		if n, ok := r.parsed.(*document.Network); ok {
+			return n.Space
 		}
 	}
 	return nil
@@ -144,25 +146,25 @@ func (c *Cloud) spaceOf(key string) []netip.Prefix {
 
 // gatewaysOf are the gateways by which a network reaches others: its own and those of peers that
 // let it through.
-func (c *Cloud) gatewaysOf(home string) (out []*Resource) {
+func (c Verdicts) gatewaysOf(home string) (out []*Resource) {
 	homes := []string{home}
-	if r := c.resources[home]; r != nil {
-		for _, p := range r.parsed.(*network).peerings {
-			other := c.resources[p.remote]
-			if !p.remoteGateways || other == nil {
+	if r := c.cloud.resources[home]; r != nil {
+		for _, p := range r.parsed.(*document.Network).Peerings {
+			other := c.cloud.resources[p.Remote]
+			if !p.RemoteGateways || other == nil {
 				continue
 			}
-			if slices.ContainsFunc(other.parsed.(*network).peerings, func(q peering) bool { return q.remote == home && q.transit }) {
-				homes = append(homes, p.remote)
+			if slices.ContainsFunc(other.parsed.(*document.Network).Peerings, func(q document.Peering) bool { return q.Remote == home && q.Transit }) {
+				homes = append(homes, p.Remote)
 			}
 		}
 	}
-	for _, r := range c.now().leads {
+	for _, r := range c.cloud.now().leads {
 		if r.id.Type() != typeNetworkGateway {
 			continue
 		}
 		for _, at := range partsOf(r.Properties, "ipConfigurations") {
-			if subnet, ok := ParseID(refers(at, "subnet")); ok && slices.Contains(homes, subnet.Parent().Key()) {
+			if subnet, ok := document.ParseID(refers(at, "subnet")); ok && slices.Contains(homes, subnet.Parent().Key()) {
 				out = append(out, r)
 				break
 			}
@@ -173,7 +175,7 @@ func (c *Cloud) gatewaysOf(home string) (out []*Resource) {
 
 // beyond yields what is behind a gateway: its clients, what it has learned, and the other ends of
 // its connections.
-func (c *Cloud) beyond(gateway *Resource) iter.Seq[netip.Prefix] {
+func (c Verdicts) beyond(gateway *Resource) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		words := func(list []string) bool {
 			return !slices.ContainsFunc(list, func(text string) bool { p, err := netip.ParsePrefix(text); return err == nil && !yield(p) })
@@ -181,24 +183,24 @@ func (c *Cloud) beyond(gateway *Resource) iter.Seq[netip.Prefix] {
 		more := func(list []netip.Prefix) bool {
 			return !slices.ContainsFunc(list, func(p netip.Prefix) bool { return !yield(p) })
 		}
-		if !words(wordsAt(gateway.Properties, "vpnClientConfiguration", "vpnClientAddressPool", "addressPrefixes")) || !more(c.learned[gateway.id.Key()]) {
+		if !words(wordsAt(gateway.Properties, "vpnClientConfiguration", "vpnClientAddressPool", "addressPrefixes")) || !more(c.cloud.learned[gateway.id.Key()]) {
 			return
 		}
-		for _, r := range c.now().leads {
+		for _, r := range c.cloud.now().leads {
 			first, second := refers(r.Properties, "virtualNetworkGateway1"), refers(r.Properties, "virtualNetworkGateway2")
 			if r.id.Type() != typeConnection || first != gateway.id.Key() && second != gateway.id.Key() {
 				continue
 			}
-			if local := c.resources[refers(r.Properties, "localNetworkGateway2")]; local != nil && !words(wordsAt(local.Properties, "localNetworkAddressSpace", "addressPrefixes")) {
+			if local := c.cloud.resources[refers(r.Properties, "localNetworkGateway2")]; local != nil && !words(wordsAt(local.Properties, "localNetworkAddressSpace", "addressPrefixes")) {
 				return
 			}
 			for _, other := range []string{first, second} {
-				g := c.resources[other]
+				g := c.cloud.resources[other]
 				if g == nil || g == gateway {
 					continue
 				}
 				for _, at := range partsOf(g.Properties, "ipConfigurations") {
-					if subnet, ok := ParseID(refers(at, "subnet")); ok && !more(c.spaceOf(subnet.Parent().Key())) {
+					if subnet, ok := document.ParseID(refers(at, "subnet")); ok && !more(c.spaceOf(subnet.Parent().Key())) {
 						return
 					}
 				}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // Result is what became of a change.
@@ -25,43 +27,43 @@ type Result struct {
 // readOnly are the members of properties that the cloud writes; what a client sends there is not
 // looked at.
 var readOnly = map[string][]string{
-	typeNSG:      {"defaultSecurityRules", "networkInterfaces", "subnets", "flowLogs"},
-	typeASG:      {},
-	typeNIC:      {"virtualMachine", "macAddress", "hostedWorkloads", "tapConfigurations", "vnetEncryptionSupported", "privateEndpoint", "privateLinkService"},
-	typeVNet:     {"flowLogs"},
-	typePublicIP: {"ipConfiguration", "ipAddress"},
-	typeVM:       {"vmId", "instanceView", "timeCreated"},
+	document.TypeNSG:      {"defaultSecurityRules", "networkInterfaces", "subnets", "flowLogs"},
+	document.TypeASG:      {},
+	document.TypeNIC:      {"virtualMachine", "macAddress", "hostedWorkloads", "tapConfigurations", "vnetEncryptionSupported", "privateEndpoint", "privateLinkService"},
+	document.TypeVNet:     {"flowLogs"},
+	document.TypePublicIP: {"ipConfiguration", "ipAddress"},
+	document.TypeVM:       {"vmId", "instanceView", "timeCreated"},
 }
 
 // Put creates a resource or replaces it, or one of its parts.
-func (c *Cloud) Put(w Write, id ID, body map[string]any) (Result, error) {
+func (c *Cloud) Put(w Write, id document.ID, body map[string]any) (Result, error) {
 	if err := unknownType(id); err != nil {
 		return Result{}, err
 	}
-	if err := c.admitChange(w.By, action(id, "write"), id); err != nil {
+	if err := (access{c}).admitChange(w.By, action(id, "write"), id); err != nil {
 		return Result{}, err
 	}
 	if list, isPart := parts[id.Type()]; isPart {
-		return c.putPart(w, id, list, body)
+		return edits{c}.putPart(w, id, list, body)
 	}
 	if readOnly[id.Type()] == nil {
-		return Result{}, Refuse(http.StatusMethodNotAllowed, "MethodNotAllowed", "The simulator does not write resources of type %s.", id.Type())
+		return Result{}, document.Refuse(http.StatusMethodNotAllowed, "MethodNotAllowed", "The simulator does not write resources of type %s.", id.Type())
 	}
 	prev := c.resources[id.Key()]
-	if err := c.conditions(w, prev); err != nil {
+	if err := (edits{c}).conditions(w, prev); err != nil {
 		return Result{}, err
 	}
-	next, err := c.draft(id, prev, body)
+	next, err := edits{c}.draft(id, prev, body)
 	if err != nil {
 		return Result{}, err
 	}
-	return c.replace(w, prev, next)
+	return edits{c}.replace(w, prev, next)
 }
 
 // conditions checks If-Match and If-None-Match. A part has the etag of the whole.
-func (c *Cloud) conditions(w Write, r *Resource) error {
+func (c edits) conditions(w Write, r *Resource) error {
 	failed := func(what string) error {
-		return Refuse(http.StatusPreconditionFailed, "PreconditionFailed", "Precondition failed. %s", what)
+		return document.Refuse(http.StatusPreconditionFailed, "PreconditionFailed", "Precondition failed. %s", what)
 	}
 	switch {
 	case w.IfMatch != "" && r == nil:
@@ -75,25 +77,25 @@ func (c *Cloud) conditions(w Write, r *Resource) error {
 }
 
 // draft makes the resource that a document describes.
-func (c *Cloud) draft(id ID, prev *Resource, body map[string]any) (*Resource, error) {
+func (c edits) draft(id document.ID, prev *Resource, body map[string]any) (*Resource, error) {
 	next := &Resource{ID: id.String(), Type: canonical[id.Type()], id: id}
 	if prev != nil {
-		// The cloud keeps the case of whoever came first.
+		// The cloud keeps the case of anyone who came first.
 		next.ID, next.id, next.Power = prev.ID, prev.id, prev.Power
 	}
 	location, _ := body["location"].(string)
 	location = strings.ToLower(strings.ReplaceAll(location, " ", ""))
 	switch {
 	case location == "":
-		return nil, bad("LocationRequired", "The location property is required for this definition.")
+		return nil, document.BadRequest("LocationRequired", "The location property is required for this definition.")
 	case prev != nil && !strings.EqualFold(prev.Location, location):
-		return nil, Refuse(http.StatusConflict, "InvalidResourceLocation", "The resource '%s' already exists in location '%s' in resource group '%s'. "+
+		return nil, document.Refuse(http.StatusConflict, "InvalidResourceLocation", "The resource '%s' already exists in location '%s' in resource group '%s'. "+
 			"A resource with the same name cannot be created in location '%s'. Please select a new resource name.", id.Name(), prev.Location, id.Group, location)
 	case prev == nil && !slices.Contains(Locations(), location):
-		return nil, bad("LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type '%s'.", location, next.Type)
+		return nil, document.BadRequest("LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type '%s'.", location, next.Type)
 	}
 	next.Location = location
-	if err := checkName(id.Name()); err != nil && prev == nil {
+	if err := document.CheckName(id.Name()); err != nil && prev == nil {
 		return nil, err
 	}
 	tags, err := c.tagsOf(id, body["tags"])
@@ -103,7 +105,7 @@ func (c *Cloud) draft(id ID, prev *Resource, body map[string]any) (*Resource, er
 	next.Tags = tags
 	properties, ok := body["properties"].(map[string]any)
 	if !ok && body["properties"] != nil {
-		return nil, bad("InvalidRequestContent", "The request content was invalid and could not be deserialized: properties is not an object.")
+		return nil, document.BadRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: properties is not an object.")
 	}
 	next.Properties = cloneMap(properties)
 	if next.Properties == nil {
@@ -124,7 +126,7 @@ func (c *Cloud) draft(id ID, prev *Resource, body map[string]any) (*Resource, er
 }
 
 // ownMembers puts what the cloud itself writes in the place of what a client sent there.
-func (c *Cloud) ownMembers(next, prev *Resource) {
+func (c edits) ownMembers(next, prev *Resource) {
 	kind := next.id.Type()
 	for _, k := range append([]string{"provisioningState", "resourceGuid"}, readOnly[kind]...) {
 		delete(next.Properties, k)
@@ -135,23 +137,23 @@ func (c *Cloud) ownMembers(next, prev *Resource) {
 		}
 	}
 	if _, has := next.Properties["resourceGuid"]; !has && strings.EqualFold(next.id.Provider, "Microsoft.Network") {
-		next.Properties["resourceGuid"] = c.guid()
+		next.Properties["resourceGuid"] = c.cloud.guid()
 	}
 	switch kind {
-	case typeVNet:
+	case document.TypeVNet:
 		// A document without these leaves them as they are, other than every other list.
 		for _, k := range []string{"subnets", "virtualNetworkPeerings"} {
 			if _, given := next.Properties[k]; !given && prev != nil && prev.Properties[k] != nil {
 				next.Properties[k] = prev.Properties[k]
 			}
 		}
-	case typeVM:
+	case document.TypeVM:
 		if _, has := next.Properties["vmId"]; !has {
-			next.Properties["vmId"] = c.guid()
+			next.Properties["vmId"] = c.cloud.guid()
 		}
-	case typeNIC:
+	case document.TypeNIC:
 		if _, has := next.Properties["macAddress"]; !has {
-			g := strings.ToUpper(strings.ReplaceAll(c.guid(), "-", ""))
+			g := strings.ToUpper(strings.ReplaceAll(c.cloud.guid(), "-", ""))
 			next.Properties["macAddress"] = fmt.Sprintf("00-0D-3A-%s-%s-%s", g[:2], g[2:4], g[4:6])
 		}
 	}
@@ -164,7 +166,7 @@ func (c *Cloud) ownMembers(next, prev *Resource) {
 
 // tidyPart takes from a part what the cloud fills in anew for every answer, and gives rules the
 // lists that they always have.
-func (c *Cloud) tidyPart(kind string, part map[string]any) {
+func (c edits) tidyPart(kind string, part map[string]any) {
 	delete(part, "id")
 	delete(part, "etag")
 	delete(part, "type")
@@ -175,7 +177,7 @@ func (c *Cloud) tidyPart(kind string, part map[string]any) {
 	for _, k := range []string{"provisioningState", "ipConfigurations", "peeringState", "remoteAddressSpace"} {
 		delete(p, k)
 	}
-	if kind == typeNSG {
+	if kind == document.TypeNSG {
 		for _, k := range []string{"sourcePortRanges", "destinationPortRanges", "sourceAddressPrefixes", "destinationAddressPrefixes"} {
 			if p[k] == nil {
 				p[k] = []any{}
@@ -185,37 +187,37 @@ func (c *Cloud) tidyPart(kind string, part map[string]any) {
 }
 
 // replace checks a draft against everything else and puts it in the place of prev.
-func (c *Cloud) replace(w Write, prev, next *Resource) (Result, error) {
-	if err := c.busy(prev, w.Now); err != nil {
+func (c edits) replace(w Write, prev, next *Resource) (Result, error) {
+	if err := access(c).busy(prev, w.Now); err != nil {
 		return Result{}, err
 	}
-	if err := c.prepare(prev, next); err != nil {
+	if err := checks(c).prepare(prev, next); err != nil {
 		return Result{}, err
 	}
-	parsed, err := parse(next.id, next.Properties)
+	parsed, err := document.Parse(next.id, next.Properties)
 	if err != nil {
 		return Result{}, err
 	}
 	next.parsed = parsed
-	if err := c.check(w, prev, next); err != nil {
+	if err := checks(c).check(w, prev, next); err != nil {
 		return Result{}, err
 	}
-	next.Etag = c.etag()
-	op := c.begin(w, next.id, next.Location)
+	next.Etag = c.cloud.etag()
+	op := c.cloud.begin(w, next.id, next.Location)
 	if op != nil {
-		op.Before, next.Provisioning = prev, Updating
+		op.Before, next.Provisioning = prev, document.Updating
 	}
-	if next.id.Type() == typeVM && prev == nil {
+	if next.id.Type() == document.TypeVM && prev == nil {
 		next.Power, next.Properties["timeCreated"] = "running", w.Now.UTC().Format(time.RFC3339Nano)
 	}
-	c.commit(w.Now, next.id.Key(), next)
-	return Result{Document: c.render(next, c.now()), Created: prev == nil, Operation: op, Location: next.Location}, nil
+	c.cloud.commit(w.Now, next.id.Key(), next)
+	return Result{Document: c.cloud.render(next, c.cloud.now()), Created: prev == nil, Operation: op, Location: next.Location}, nil
 }
 
-func (c *Cloud) putPart(w Write, id ID, list string, body map[string]any) (Result, error) {
-	parent := c.resources[id.Parent().Key()]
+func (c edits) putPart(w Write, id document.ID, list string, body map[string]any) (Result, error) {
+	parent := c.cloud.resources[id.Parent().Key()]
 	if parent == nil {
-		return Result{}, Refuse(http.StatusNotFound, "ParentResourceNotFound", "Failed to perform '%s' on resource(s) of type '%s', because the parent "+
+		return Result{}, document.Refuse(http.StatusNotFound, "ParentResourceNotFound", "Failed to perform '%s' on resource(s) of type '%s', because the parent "+
 			"resource '%s' could not be found.", "write", canonical[id.Type()], id.Parent())
 	}
 	if err := c.conditions(w, parent); err != nil {
@@ -256,27 +258,27 @@ func named(v any, name string) bool {
 }
 
 // Delete removes a resource or one of its parts.
-func (c *Cloud) Delete(w Write, id ID) (Result, error) {
+func (c *Cloud) Delete(w Write, id document.ID) (Result, error) {
 	if err := unknownType(id); err != nil {
 		return Result{}, err
 	}
-	if err := c.admitChange(w.By, action(id, "delete"), id); err != nil {
+	if err := (access{c}).admitChange(w.By, action(id, "delete"), id); err != nil {
 		return Result{}, err
 	}
 	if list, isPart := parts[id.Type()]; isPart {
-		return c.deletePart(w, id, list)
+		return edits{c}.deletePart(w, id, list)
 	}
 	r := c.resources[id.Key()]
 	if r == nil {
 		return Result{Absent: true}, nil
 	}
-	if err := c.conditions(w, r); err != nil {
+	if err := (edits{c}).conditions(w, r); err != nil {
 		return Result{}, err
 	}
-	if err := c.busy(r, w.Now); err != nil {
+	if err := (access{c}).busy(r, w.Now); err != nil {
 		return Result{}, err
 	}
-	if err := c.unused(r); err != nil {
+	if err := (edits{c}).unused(r); err != nil {
 		return Result{}, err
 	}
 	op := c.begin(w, r.id, r.Location)
@@ -286,13 +288,13 @@ func (c *Cloud) Delete(w Write, id ID) (Result, error) {
 	}
 	op.Delete, op.Before = true, r
 	next := r.again()
-	next.Provisioning, next.Etag = Deleting, c.etag()
+	next.Provisioning, next.Etag = document.Deleting, c.etag()
 	c.commit(w.Now, id.Key(), next)
 	return Result{Operation: op, Location: r.Location}, nil
 }
 
-func (c *Cloud) deletePart(w Write, id ID, list string) (Result, error) {
-	parent := c.resources[id.Parent().Key()]
+func (c edits) deletePart(w Write, id document.ID, list string) (Result, error) {
+	parent := c.cloud.resources[id.Parent().Key()]
 	if parent == nil {
 		return Result{Absent: true}, nil
 	}
@@ -306,7 +308,7 @@ func (c *Cloud) deletePart(w Write, id ID, list string) (Result, error) {
 	if at < 0 {
 		return Result{Absent: true}, nil
 	}
-	if users := c.now().subnetUsers[id.Key()]; list == "subnets" && len(users) > 0 {
+	if users := c.cloud.now().subnetUsers[id.Key()]; list == "subnets" && len(users) > 0 {
 		return Result{}, subnetInUse(id, users)
 	}
 	next.Properties[list] = slices.Delete(all, at, at+1)
@@ -315,45 +317,45 @@ func (c *Cloud) deletePart(w Write, id ID, list string) (Result, error) {
 	return out, err
 }
 
-func subnetInUse(id ID, users []string) error {
-	return bad("InUseSubnetCannotBeDeleted", "Subnet %s is in use by %s and cannot be deleted. In order to delete the subnet, delete all the "+
+func subnetInUse(id document.ID, users []string) error {
+	return document.BadRequest("InUseSubnetCannotBeDeleted", "Subnet %s is in use by %s and cannot be deleted. In order to delete the subnet, delete all the "+
 		"resources within the subnet. See aka.ms/deletesubnet.", id.Name(), users[0])
 }
 
 // unused refuses to delete what others need.
-func (c *Cloud) unused(r *Resource) error {
-	x, key := c.now(), r.id.Key()
+func (c edits) unused(r *Resource) error {
+	x, key := c.cloud.now(), r.id.Key()
 	switch r.id.Type() {
-	case typeNSG:
+	case document.TypeNSG:
 		if users := slices.Concat(x.groupNICs[key], x.groupSubnets[key]); len(users) > 0 {
-			return bad("InUseNetworkSecurityGroupCannotBeDeleted", "Network security group %s cannot be deleted because it is in use by the following "+
+			return document.BadRequest("InUseNetworkSecurityGroupCannotBeDeleted", "Network security group %s cannot be deleted because it is in use by the following "+
 				"resources: %s. In order to delete the Network security group, remove the association with the resource(s).", r.ID, strings.Join(users, ", "))
 		}
-	case typeASG:
+	case document.TypeASG:
 		users := slices.Clone(x.mentions[key])
 		for _, m := range x.members[key] {
-			users = append(users, m.resource.id.Child("ipConfigurations", m.at.name).String())
+			users = append(users, m.resource.id.Child("ipConfigurations", m.at.Name).String())
 		}
 		if len(users) > 0 {
-			return bad("InUseApplicationSecurityGroupCannotBeDeleted", "Application security group %s cannot be deleted because it is in use by the "+
+			return document.BadRequest("InUseApplicationSecurityGroupCannotBeDeleted", "Application security group %s cannot be deleted because it is in use by the "+
 				"following resources: %s.", r.ID, strings.Join(users, ", "))
 		}
-	case typeNIC:
+	case document.TypeNIC:
 		if m := x.machineOf[key]; m != "" {
-			return bad("NicInUse", "Network Interface %s is used by existing resource %s. In order to delete the network interface, it must be "+
+			return document.BadRequest("NicInUse", "Network Interface %s is used by existing resource %s. In order to delete the network interface, it must be "+
 				"dissociated from the resource. To learn more, see aka.ms/deletenic.", r.ID, m)
 		}
-	case typeVNet:
-		n := r.parsed.(*network)
-		for i := range n.subnets {
-			id := r.id.Child("subnets", n.subnets[i].name)
+	case document.TypeVNet:
+		n := r.parsed.(*document.Network)
+		for i := range n.Subnets {
+			id := r.id.Child("subnets", n.Subnets[i].Name)
 			if users := x.subnetUsers[id.Key()]; len(users) > 0 {
 				return subnetInUse(id, users)
 			}
 		}
-	case typePublicIP:
+	case document.TypePublicIP:
 		if user := x.publicUser[key]; user != "" {
-			return bad("PublicIPAddressCannotBeDeleted", "Public IP address %s can not be deleted since it is still allocated to resource %s. In order to "+
+			return document.BadRequest("PublicIPAddressCannotBeDeleted", "Public IP address %s can not be deleted since it is still allocated to resource %s. In order to "+
 				"delete the public IP, disassociate/detach the Public IP address from the resource.", r.ID, user)
 		}
 	}
@@ -364,41 +366,41 @@ func (c *Cloud) unused(r *Resource) error {
 const tagNameNot = `<>%&\?/`
 
 // tagsOf reads the tags of a document.
-func (c *Cloud) tagsOf(id ID, v any) (map[string]string, error) {
+func (c edits) tagsOf(id document.ID, v any) (map[string]string, error) {
 	given, ok := v.(map[string]any)
 	if v == nil {
 		return nil, nil
 	}
 	if !ok {
-		return nil, bad("InvalidRequestContent", "The request content was invalid and could not be deserialized: tags is not an object.")
+		return nil, document.BadRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: tags is not an object.")
 	}
 	out := make(map[string]string, len(given))
 	for k, v := range given {
 		text, ok := v.(string)
 		if !ok {
-			return nil, bad("InvalidRequestContent", "The request content was invalid and could not be deserialized: the tag '%s' is not a string.", k)
+			return nil, document.BadRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: the tag '%s' is not a string.", k)
 		}
 		out[k] = text
 	}
 	return out, c.checkTags(id, out)
 }
 
-func (c *Cloud) checkTags(id ID, tags map[string]string) error {
-	most := c.subscriptions[strings.ToLower(id.Subscription)].Limits.withDefaults().TagsPerResource
+func (c edits) checkTags(id document.ID, tags map[string]string) error {
+	most := c.cloud.subscriptions[strings.ToLower(id.Subscription)].Limits.withDefaults().TagsPerResource
 	if len(tags) > most {
-		return bad("InvalidTagsCount", "The number of tags %d on resource '%s' exceeds the maximum of %d.", len(tags), id.Name(), most)
+		return document.BadRequest("InvalidTagsCount", "The number of tags %d on resource '%s' exceeds the maximum of %d.", len(tags), id.Name(), most)
 	}
 	names := map[string]bool{}
 	for k, v := range tags {
 		switch {
 		case k == "" || len([]rune(k)) > 512:
-			return bad("InvalidTagNameLength", "The tag name '%.40s' is empty or longer than 512 characters.", k)
+			return document.BadRequest("InvalidTagNameLength", "The tag name '%.40s' is empty or longer than 512 characters.", k)
 		case strings.ContainsAny(k, tagNameNot):
-			return bad("InvalidTagNameCharacters", "The tag names '%s' have characters '%s' or control characters, which are not supported.", k, tagNameNot)
+			return document.BadRequest("InvalidTagNameCharacters", "The tag names '%s' have characters '%s' or control characters, which are not supported.", k, tagNameNot)
 		case len([]rune(v)) > 256:
-			return bad("InvalidTagValueLength", "Tag value too large. The value of the tag '%s' has %d characters, at most 256 are allowed.", k, len([]rune(v)))
+			return document.BadRequest("InvalidTagValueLength", "Tag value too large. The value of the tag '%s' has %d characters, at most 256 are allowed.", k, len([]rune(v)))
 		case names[strings.ToLower(k)]:
-			return bad("DuplicateTagName", "The tag name '%s' is given twice.", k)
+			return document.BadRequest("DuplicateTagName", "The tag name '%s' is given twice.", k)
 		}
 		names[strings.ToLower(k)] = true
 	}
@@ -414,22 +416,22 @@ const (
 
 // UpdateTags changes the tags of a resource or resource group and returns what they are then. Names
 // are compared without regard to case.
-func (c *Cloud) UpdateTags(w Write, id ID, operation string, tags map[string]string) (map[string]string, error) {
-	if err := c.admitChange(w.By, "Microsoft.Resources/tags/write", id); err != nil {
+func (c *Cloud) UpdateTags(w Write, id document.ID, operation string, tags map[string]string) (map[string]string, error) {
+	if err := (access{c}).admitChange(w.By, "Microsoft.Resources/tags/write", id); err != nil {
 		return nil, err
 	}
 	r, g := c.resources[id.Key()], c.groups[id.Key()]
 	var have map[string]string
 	switch {
 	case r != nil:
-		if err := c.busy(r, w.Now); err != nil {
+		if err := (access{c}).busy(r, w.Now); err != nil {
 			return nil, err
 		}
 		have = r.Tags
 	case g != nil:
 		have = g.Tags
 	default:
-		return nil, notFound(id)
+		return nil, document.NotFound(id)
 	}
 	next := maps.Clone(have)
 	if next == nil || operation == TagsReplace {
@@ -445,7 +447,7 @@ func (c *Cloud) UpdateTags(w Write, id ID, operation string, tags map[string]str
 			next[k] = v
 		}
 	}
-	if err := c.checkTags(id, next); err != nil {
+	if err := (edits{c}).checkTags(id, next); err != nil {
 		return nil, err
 	}
 	if len(next) == 0 && operation == TagsDelete {
@@ -457,57 +459,57 @@ func (c *Cloud) UpdateTags(w Write, id ID, operation string, tags map[string]str
 		c.groups[id.Key()] = &group
 		return next, nil
 	}
-	c.setTags(w, r, next)
+	edits{c}.setTags(w, r, next)
 	return next, nil
 }
 
-func (c *Cloud) setTags(w Write, r *Resource, tags map[string]string) *Resource {
+func (c edits) setTags(w Write, r *Resource, tags map[string]string) *Resource {
 	next := r.again()
-	next.Tags, next.Etag = tags, c.etag()
-	c.commit(w.Now, next.id.Key(), next)
+	next.Tags, next.Etag = tags, c.cloud.etag()
+	c.cloud.commit(w.Now, next.id.Key(), next)
 	return next
 }
 
 // Patch replaces the tags of a resource, which is all that a PATCH of a network resource does.
-func (c *Cloud) Patch(w Write, id ID, body map[string]any) (Result, error) {
+func (c *Cloud) Patch(w Write, id document.ID, body map[string]any) (Result, error) {
 	if err := unknownType(id); err != nil {
 		return Result{}, err
 	}
-	if err := c.admitChange(w.By, action(id, "write"), id); err != nil {
+	if err := (access{c}).admitChange(w.By, action(id, "write"), id); err != nil {
 		return Result{}, err
 	}
 	r := c.resources[id.Key()]
 	if r == nil {
-		return Result{}, notFound(id)
+		return Result{}, document.NotFound(id)
 	}
-	if err := c.conditions(w, r); err != nil {
+	if err := (edits{c}).conditions(w, r); err != nil {
 		return Result{}, err
 	}
-	if err := c.busy(r, w.Now); err != nil {
+	if err := (access{c}).busy(r, w.Now); err != nil {
 		return Result{}, err
 	}
-	tags, err := c.tagsOf(id, body["tags"])
+	tags, err := edits{c}.tagsOf(id, body["tags"])
 	if err != nil {
 		return Result{}, err
 	}
-	next := c.setTags(w, r, tags)
+	next := edits{c}.setTags(w, r, tags)
 	return Result{Document: c.render(next, c.now()), Location: next.Location}, nil
 }
 
 // Power starts, stops or deallocates a virtual machine.
-func (c *Cloud) Power(w Write, id ID, verb string) (Result, error) {
+func (c *Cloud) Power(w Write, id document.ID, verb string) (Result, error) {
 	state, ok := map[string]string{"start": "running", "restart": "running", "poweroff": "stopped", "deallocate": "deallocated"}[strings.ToLower(verb)]
 	if !ok {
-		return Result{}, Refuse(http.StatusNotFound, "InvalidResourceType", "The action %s is not simulated.", verb)
+		return Result{}, document.Refuse(http.StatusNotFound, "InvalidResourceType", "The action %s is not simulated.", verb)
 	}
-	if err := c.admitChange(w.By, action(id, verb+"/action"), id); err != nil {
+	if err := (access{c}).admitChange(w.By, action(id, verb+"/action"), id); err != nil {
 		return Result{}, err
 	}
 	r := c.resources[id.Key()]
 	if r == nil {
-		return Result{}, notFound(id)
+		return Result{}, document.NotFound(id)
 	}
-	if err := c.busy(r, w.Now); err != nil {
+	if err := (access{c}).busy(r, w.Now); err != nil {
 		return Result{}, err
 	}
 	next := r.again()
@@ -515,14 +517,14 @@ func (c *Cloud) Power(w Write, id ID, verb string) (Result, error) {
 	if op == nil {
 		next.Power = state
 	} else {
-		op.Power, op.Before, next.Provisioning = state, r, Updating
+		op.Power, op.Before, next.Provisioning = state, r, document.Updating
 	}
 	c.commit(w.Now, id.Key(), next)
 	return Result{Operation: op, Location: r.Location}, nil
 }
 
 // PutGroup creates or updates a resource group.
-func (c *Cloud) PutGroup(w Write, id ID, location string, tags map[string]string) (ResourceGroup, bool, error) {
+func (c *Cloud) PutGroup(w Write, id document.ID, location string, tags map[string]string) (ResourceGroup, bool, error) {
 	s, err := c.subscription(w.By, id.Subscription)
 	if err != nil {
 		return ResourceGroup{}, false, err
@@ -530,12 +532,12 @@ func (c *Cloud) PutGroup(w Write, id ID, location string, tags map[string]string
 	if err := w.By.Authorize("Microsoft.Resources/subscriptions/resourceGroups/write", id.String()); err != nil {
 		return ResourceGroup{}, false, err
 	}
-	if err := c.checkTags(id, tags); err != nil {
+	if err := (edits{c}).checkTags(id, tags); err != nil {
 		return ResourceGroup{}, false, err
 	}
 	prev := c.groups[id.Key()]
 	if !slices.Contains(Locations(), strings.ToLower(location)) {
-		return ResourceGroup{}, false, bad("LocationNotAvailableForResourceGroup", "The provided location '%s' is not available for resource group.", location)
+		return ResourceGroup{}, false, document.BadRequest("LocationNotAvailableForResourceGroup", "The provided location '%s' is not available for resource group.", location)
 	}
 	next := &ResourceGroup{Subscription: s.ID, Name: id.Group, Location: strings.ToLower(location), Tags: tags}
 	if prev != nil {
@@ -546,12 +548,12 @@ func (c *Cloud) PutGroup(w Write, id ID, location string, tags map[string]string
 }
 
 // DeleteGroup removes a resource group with all that is in it.
-func (c *Cloud) DeleteGroup(w Write, id ID) error {
-	if err := c.admitChange(w.By, "Microsoft.Resources/subscriptions/resourceGroups/delete", id); err != nil {
+func (c *Cloud) DeleteGroup(w Write, id document.ID) error {
+	if err := (access{c}).admitChange(w.By, "Microsoft.Resources/subscriptions/resourceGroups/delete", id); err != nil {
 		return err
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
-		if within(k, id.Key()) {
+		if document.Within(k, id.Key()) {
 			c.commit(w.Now, k, nil)
 		}
 	}

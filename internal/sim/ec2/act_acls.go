@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -22,7 +23,7 @@ func aclActions() map[string]action {
 }
 
 func createNetworkACL(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "network-acl")
+	tags, err := codec.TagSpec(r.params, "network-acl")
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func createNetworkACL(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("networkAcl", aclBody(a)...)}, nil
+	return []wire.Element{wire.Node("networkAcl", codec.ACLBody(a)...)}, nil
 }
 
 func putACLEntry(replace bool) action {
@@ -62,7 +63,7 @@ func aclEntry(r *request) (aws.ACLEntry, error) {
 		return e, err
 	}
 	if action != "allow" && action != "deny" {
-		return e, invalidValue("Value (%s) for parameter ruleAction is invalid. Expecting allow or deny.", action)
+		return e, codec.InvalidValue("Value (%s) for parameter ruleAction is invalid. Expecting allow or deny.", action)
 	}
 	e.Allow = action == "allow"
 	protocol, err := need(r, "Protocol")
@@ -72,21 +73,21 @@ func aclEntry(r *request) (aws.ACLEntry, error) {
 	if n, ok := map[string]int{"all": -1, "tcp": 6, "udp": 17, "icmp": 1}[protocol]; ok {
 		e.Protocol = n
 	} else if e.Protocol, err = strconv.Atoi(protocol); err != nil {
-		return e, invalidValue("Invalid value '%s' for IP protocol. Unknown protocol.", protocol)
+		return e, codec.InvalidValue("Invalid value '%s' for IP protocol. Unknown protocol.", protocol)
 	}
 	block := r.params.String("CidrBlock")
 	if v6 := r.params.String("Ipv6CidrBlock"); v6 != "" {
 		if block != "" {
-			return e, fail("InvalidParameterCombination", "Only one of cidrBlock and ipv6CidrBlock can be specified")
+			return e, codec.Fail("InvalidParameterCombination", "Only one of cidrBlock and ipv6CidrBlock can be specified")
 		}
 		block = v6
 	}
 	if block == "" {
-		return e, missing("cidrBlock or ipv6CidrBlock")
+		return e, codec.Missing("cidrBlock or ipv6CidrBlock")
 	}
 	p, err := netip.ParsePrefix(block)
 	if err != nil {
-		return e, invalidValue("Value (%s) for parameter cidrBlock is invalid. This is not a valid CIDR block.", block)
+		return e, codec.InvalidValue("Value (%s) for parameter cidrBlock is invalid. This is not a valid CIDR block.", block)
 	}
 	e.CIDR = p.Masked()
 	return e, aclPorts(r, &e)
@@ -112,7 +113,7 @@ func aclPorts(r *request, e *aws.ACLEntry) error {
 		return err
 	}
 	if !ok1 || !ok2 {
-		return missing(from + " and " + to)
+		return codec.Missing(from + " and " + to)
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ func entryAt(r *request) (number int, egress bool, err error) {
 	}
 	egress, ok, err := r.params.Bool("Egress")
 	if err == nil && !ok {
-		err = missing("Egress")
+		err = codec.Missing("Egress")
 	}
 	return number, egress, err
 }
@@ -178,7 +179,7 @@ func describeNetworkACLs(r *request) ([]wire.Element, error) {
 			"network-acl-id":             func(a acl) []string { return []string{a.ID} },
 			"vpc-id":                     func(a acl) []string { return []string{a.VPCID} },
 			"owner-id":                   func(a acl) []string { return []string{a.Account} },
-			"default":                    boolField(func(a acl) bool { return a.Default }),
+			"default":                    codec.BoolField(func(a acl) bool { return a.Default }),
 			"association.association-id": onAssociations(func(_ acl, x aws.SubnetAssociation) string { return x.ID }),
 			"association.subnet-id":      onAssociations(func(_ acl, x aws.SubnetAssociation) string { return x.SubnetID }),
 			"association.network-acl-id": onAssociations(func(a acl, _ aws.SubnetAssociation) string { return a.ID }),
@@ -189,52 +190,5 @@ func describeNetworkACLs(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("networkAclSet", page, aclBody), nil
-}
-
-func aclBody(a aws.NetworkACL) []wire.Element {
-	entries := a.Entries
-	v6 := false
-	for _, e := range a.Entries {
-		v6 = v6 || e.CIDR.Addr().Is6()
-	}
-	// Every ACL ends with entries that deny, one for each family and direction.
-	for i, p := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
-		if i == 0 || v6 {
-			for _, egress := range []bool{true, false} {
-				entries = append(entries[:len(entries):len(entries)], aws.ACLEntry{Number: aws.LastACLEntry + i, Egress: egress, Protocol: -1, CIDR: p})
-			}
-		}
-	}
-	return []wire.Element{
-		wire.Text("networkAclId", a.ID), wire.Text("vpcId", a.VPCID), wire.Text("ownerId", a.Account), wire.Bool("default", a.Default),
-		wire.List("entrySet", entries, aclEntryBody),
-		wire.List("associationSet", a.Associations, func(x aws.SubnetAssociation) []wire.Element {
-			return []wire.Element{
-				wire.Text("networkAclAssociationId", x.ID), wire.Text("networkAclId", a.ID), wire.Text("subnetId", x.SubnetID),
-			}
-		}),
-		tagSet(a.Tags),
-	}
-}
-
-func aclEntryBody(e aws.ACLEntry) []wire.Element {
-	action, block := "deny", "cidrBlock"
-	if e.Allow {
-		action = "allow"
-	}
-	if e.CIDR.Addr().Is6() {
-		block = "ipv6CidrBlock"
-	}
-	out := []wire.Element{
-		wire.Int("ruleNumber", e.Number), wire.Text("protocol", strconv.Itoa(e.Protocol)), wire.Text("ruleAction", action),
-		wire.Bool("egress", e.Egress), cidr(block, e.CIDR),
-	}
-	switch e.Protocol {
-	case 6, 17:
-		out = append(out, wire.Node("portRange", wire.Int("from", e.FromPort), wire.Int("to", e.ToPort)))
-	case 1, 58:
-		out = append(out, wire.Node("icmpTypeCode", wire.Int("type", e.FromPort), wire.Int("code", e.ToPort)))
-	}
-	return out
+	return pageOf("networkAclSet", page, codec.ACLBody), nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/native"
 )
@@ -52,29 +53,7 @@ func describeVPCEndpoints(r *request) ([]wire.Element, error) {
 	for i := range groups {
 		names[groups[i].ID] = groups[i].Name
 	}
-	return pageOf("vpcEndpointSet", page, func(s native.Service) []wire.Element { return endpointBody(s, names) }), nil
-}
-
-func endpointBody(s native.Service, names map[string]string) []wire.Element {
-	ids := func(name string, values []string) wire.Element {
-		out := wire.Node(name)
-		for _, v := range values {
-			out.Children = append(out.Children, wire.Text("item", v))
-		}
-		return out
-	}
-	held := make([]aws.GroupName, 0, len(s.Groups))
-	for _, id := range s.Groups {
-		held = append(held, aws.GroupName{ID: id, Name: names[id]})
-	}
-	return []wire.Element{
-		wire.Text("vpcEndpointId", s.Name), wire.Text("vpcEndpointType", "Interface"), wire.Text("vpcId", s.VPCID),
-		wire.Text("serviceName", s.Engine), wire.Text("state", "available"), wire.Text("ownerId", s.Account),
-		wire.Bool("privateDnsEnabled", false), wire.Bool("requesterManaged", false), wire.Text("ipAddressType", "ipv4"),
-		ids("routeTableIdSet", nil), ids("subnetIdSet", s.Subnets), ids("networkInterfaceIdSet", s.NICs()), groupSet(held),
-		wire.List("dnsEntrySet", []string{s.HostName()}, func(host string) []wire.Element { return []wire.Element{wire.Text("dnsName", host)} }),
-		wire.Time("creationTimestamp", s.Created), tagSet(s.Tags),
-	}
+	return pageOf("vpcEndpointSet", page, func(s native.Service) []wire.Element { return codec.EndpointBody(s, names) }), nil
 }
 
 // modifyVPCEndpoint adds and removes security groups, of which one must be left. It changes nothing
@@ -96,7 +75,7 @@ func modifyVPCEndpoint(r *request) ([]wire.Element, error) {
 	after := slices.Clone(s.Groups)
 	for _, g := range remove {
 		if !slices.Contains(after, g) {
-			return nil, fail("InvalidParameter", "The security group %s is not associated with the VPC endpoint %s", g, id)
+			return nil, codec.Fail("InvalidParameter", "The security group %s is not associated with the VPC endpoint %s", g, id)
 		}
 		after = slices.DeleteFunc(after, func(x string) bool { return x == g })
 	}
@@ -113,9 +92,9 @@ func modifyVPCEndpoint(r *request) ([]wire.Element, error) {
 	if errors.As(err, &refused) {
 		switch refused.Code {
 		case "ServiceInvalid", "DifferentNetworks":
-			return nil, fail("InvalidParameter", "%s", refused.Message)
+			return nil, codec.Fail("InvalidParameter", "%s", refused.Message)
 		case "ServiceBusy":
-			return nil, fail("IncorrectState", "The VPC endpoint %s is being modified.", id)
+			return nil, codec.Fail("IncorrectState", "The VPC endpoint %s is being modified.", id)
 		}
 	}
 	return done(err)

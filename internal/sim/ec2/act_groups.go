@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -31,14 +32,14 @@ func describeSecurityGroups(r *request) ([]wire.Element, error) {
 	page, err := list(r, listing[aws.SecurityGroup]{
 		items: groups,
 		key:   func(g aws.SecurityGroup) string { return g.ID },
-		known: groupAttributes(),
+		known: codec.GroupAttributes(),
 		tags:  func(g aws.SecurityGroup) map[string]string { return g.Tags },
 		page:  pageRule{min: 5, max: 1000},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("securityGroupInfo", page, func(g aws.SecurityGroup) []wire.Element { return groupBody(region, g) }), nil
+	return pageOf("securityGroupInfo", page, func(g aws.SecurityGroup) []wire.Element { return codec.GroupBody(region, g) }), nil
 }
 
 // describeSecurityGroupReferences takes no filters and knows no pages.
@@ -47,7 +48,7 @@ func describeSecurityGroupReferences(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	refs, err := r.region.SecurityGroupReferences(ids...)
+	refs, err := r.region.Groups().SecurityGroupReferences(ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func groupsByName(r *request, names []string) ([]aws.SecurityGroup, error) {
 	}
 	i := slices.IndexFunc(vpcs, func(v aws.VPC) bool { return v.IsDefault })
 	if i < 0 {
-		return nil, fail("VPCIdNotSpecified", "No default VPC for this user")
+		return nil, codec.Fail("VPCIdNotSpecified", "No default VPC for this user")
 	}
 	all, err := r.region.SecurityGroups()
 	if err != nil {
@@ -79,7 +80,7 @@ func groupsByName(r *request, names []string) ([]aws.SecurityGroup, error) {
 	for _, name := range names {
 		n := slices.IndexFunc(all, func(g aws.SecurityGroup) bool { return g.VPCID == vpcs[i].ID && g.Name == name })
 		if n < 0 {
-			return nil, fail("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC '%s'", name, vpcs[i].ID)
+			return nil, codec.Fail("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC '%s'", name, vpcs[i].ID)
 		}
 		out = append(out, all[n])
 	}
@@ -109,7 +110,7 @@ func describeSecurityGroupRules(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	return pageOf("securityGroupRuleSet", page, func(g aws.SecurityGroupRule) []wire.Element {
-		return ruleBody(region, g)
+		return codec.RuleBody(region, g)
 	}), nil
 }
 
@@ -133,7 +134,7 @@ func checkGroupFilter(r *request) error {
 }
 
 func createSecurityGroup(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "security-group")
+	tags, err := codec.TagSpec(r.params, "security-group")
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func createSecurityGroup(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	group, err := r.region.CreateSecurityGroup(aws.CreateSecurityGroupInput{
+	group, err := r.region.Groups().CreateSecurityGroup(aws.CreateSecurityGroupInput{
 		Name: name, Description: description, VPCID: r.params.String("VpcId"), Tags: tags,
 	})
 	if err != nil {
@@ -155,7 +156,7 @@ func createSecurityGroup(r *request) ([]wire.Element, error) {
 		wire.Bool("return", true),
 		wire.Text("groupId", group.ID),
 		wire.Text("securityGroupArn", aws.ARN(r.region.Name(), group.Account, group.ID)),
-		someTags(group.Tags),
+		codec.SomeTags(group.Tags),
 	}, nil
 }
 
@@ -164,7 +165,7 @@ func deleteSecurityGroup(r *request) ([]wire.Element, error) {
 	if id == "" && name == "" {
 		return nil, needGroup()
 	}
-	deleted, err := r.region.DeleteSecurityGroup(id, name)
+	deleted, err := r.region.Groups().DeleteSecurityGroup(id, name)
 	if err != nil {
 		return nil, err
 	}
@@ -172,12 +173,12 @@ func deleteSecurityGroup(r *request) ([]wire.Element, error) {
 }
 
 func needGroup() error {
-	return fail("MissingParameter", "The request must contain the parameter groupName or groupId")
+	return codec.Fail("MissingParameter", "The request must contain the parameter groupName or groupId")
 }
 
 func authorize(egress bool) action {
 	return func(r *request) ([]wire.Element, error) {
-		tags, err := tagSpec(r.params, "security-group-rule")
+		tags, err := codec.TagSpec(r.params, "security-group-rule")
 		if err != nil {
 			return nil, err
 		}
@@ -185,20 +186,20 @@ func authorize(egress bool) action {
 		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
 			return nil, err
 		}
-		if in.Permissions, err = ruleRequest(r.params); err != nil {
+		if in.Permissions, err = codec.RuleRequest(r.params); err != nil {
 			return nil, err
 		}
 		if len(in.Permissions) == 0 {
-			return nil, missing("ipPermissions")
+			return nil, codec.Missing("ipPermissions")
 		}
-		rules, err := r.region.AuthorizeSecurityGroup(in)
+		rules, err := r.region.Groups().AuthorizeSecurityGroup(in)
 		if err != nil {
 			return nil, err
 		}
 		region := r.region.Name()
 		return []wire.Element{
 			wire.Bool("return", true),
-			wire.List("securityGroupRuleSet", rules, func(g aws.SecurityGroupRule) []wire.Element { return ruleBody(region, g) }),
+			wire.List("securityGroupRuleSet", rules, func(g aws.SecurityGroupRule) []wire.Element { return codec.RuleBody(region, g) }),
 		}, nil
 	}
 }
@@ -218,24 +219,24 @@ func revoke(egress bool) action {
 		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
 			return nil, err
 		}
-		if in.Permissions, err = ruleRequest(r.params); err != nil {
+		if in.Permissions, err = codec.RuleRequest(r.params); err != nil {
 			return nil, err
 		}
 		switch {
 		case len(in.Permissions) == 0 && len(in.RuleIDs) == 0:
-			return nil, missing("ipPermissions or securityGroupRuleIds")
+			return nil, codec.Missing("ipPermissions or securityGroupRuleIds")
 		case len(in.Permissions) > 0 && len(in.RuleIDs) > 0:
-			return nil, fail("InvalidParameterCombination",
+			return nil, codec.Fail("InvalidParameterCombination",
 				"The parameter securityGroupRuleIds cannot be used with the parameter ipPermissions")
 		}
-		result, err := r.region.RevokeSecurityGroup(in)
+		result, err := r.region.Groups().RevokeSecurityGroup(in)
 		if err != nil {
 			return nil, err
 		}
 		return []wire.Element{
 			wire.Bool("return", true),
-			wire.List("revokedSecurityGroupRuleSet", result.Revoked, revokedBody),
-			wire.List("unknownIpPermissionSet", result.Unknown, permissionBody),
+			wire.List("revokedSecurityGroupRuleSet", result.Revoked, codec.RevokedBody),
+			wire.List("unknownIpPermissionSet", result.Unknown, codec.PermissionBody),
 		}, nil
 	}
 }
@@ -247,36 +248,16 @@ func modifySecurityGroupRules(r *request) ([]wire.Element, error) {
 	}
 	var updates []aws.RuleUpdate
 	for _, e := range r.params.Elements("SecurityGroupRule") {
-		update, err := ruleUpdate(e)
+		update, err := codec.RuleUpdate(e)
 		if err != nil {
 			return nil, err
 		}
 		updates = append(updates, update)
 	}
 	if len(updates) == 0 {
-		return nil, missing("SecurityGroupRule")
+		return nil, codec.Missing("SecurityGroupRule")
 	}
-	return done(r.region.ModifySecurityGroupRules(group, updates))
-}
-
-func ruleUpdate(e wire.Params) (aws.RuleUpdate, error) {
-	u := aws.RuleUpdate{RuleID: e.String("SecurityGroupRuleId")}
-	if u.RuleID == "" {
-		return u, missing(e.Name("SecurityGroupRuleId"))
-	}
-	rule := e.Sub("SecurityGroupRule")
-	u.Protocol = stringPtr(rule, "IpProtocol")
-	u.CIDRIPv4 = rule.String("CidrIpv4")
-	u.CIDRIPv6 = rule.String("CidrIpv6")
-	u.PrefixListID = rule.String("PrefixListId")
-	u.ReferencedGroupID = rule.String("ReferencedGroupId")
-	u.Description = stringPtr(rule, "Description")
-	var err error
-	if u.FromPort, err = intPtr(rule, "FromPort"); err != nil {
-		return u, err
-	}
-	u.ToPort, err = intPtr(rule, "ToPort")
-	return u, err
+	return done(r.region.Groups().ModifySecurityGroupRules(group, updates))
 }
 
 func updateRuleDescriptions(egress bool) action {
@@ -286,17 +267,17 @@ func updateRuleDescriptions(egress bool) action {
 		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
 			return nil, err
 		}
-		if in.Permissions, err = permissions(r.params); err != nil {
+		if in.Permissions, err = codec.Permissions(r.params); err != nil {
 			return nil, err
 		}
 		for _, e := range r.params.Elements("SecurityGroupRuleDescription") {
 			in.Rules = append(in.Rules, aws.RuleDescription{
-				RuleID: e.String("SecurityGroupRuleId"), Description: stringPtr(e, "Description"),
+				RuleID: e.String("SecurityGroupRuleId"), Description: codec.StringPtr(e, "Description"),
 			})
 		}
 		if len(in.Permissions) == 0 && len(in.Rules) == 0 {
-			return nil, missing("ipPermissions or securityGroupRuleDescriptions")
+			return nil, codec.Missing("ipPermissions or securityGroupRuleDescriptions")
 		}
-		return done(r.region.UpdateSecurityGroupRuleDescriptions(in))
+		return done(r.region.Groups().UpdateSecurityGroupRuleDescriptions(in))
 	}
 }

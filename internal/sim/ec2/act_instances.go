@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -26,7 +27,7 @@ func describeInstances(r *request) ([]wire.Element, error) {
 	page, err := list(r, listing[aws.Instance]{
 		items: instances,
 		key:   func(i aws.Instance) string { return i.ID },
-		known: instanceAttributes(),
+		known: codec.InstanceAttributes(),
 		tags:  func(i aws.Instance) map[string]string { return i.Tags },
 		page:  rule,
 	})
@@ -44,18 +45,9 @@ func describeInstances(r *request) ([]wire.Element, error) {
 	}
 	set := wire.List("reservationSet", order, func(id string) []wire.Element {
 		members := byReservation[id]
-		return reservationBody(region, aws.Reservation{ID: id, OwnerID: members[0].Account, Instances: members})
+		return codec.ReservationBody(region, aws.Reservation{ID: id, OwnerID: members[0].Account, Instances: members})
 	})
 	return []wire.Element{set, wire.Text("nextToken", page.Next)}, nil
-}
-
-func reservationBody(region string, res aws.Reservation) []wire.Element {
-	return []wire.Element{
-		wire.Text("reservationId", res.ID),
-		wire.Text("ownerId", res.OwnerID),
-		wire.Node("groupSet"),
-		wire.List("instancesSet", res.Instances, func(i aws.Instance) []wire.Element { return instanceBody(region, i) }),
-	}
 }
 
 func runInstances(r *request) ([]wire.Element, error) {
@@ -81,13 +73,13 @@ func runInstances(r *request) ([]wire.Element, error) {
 	if in.IPv6Count, _, err = r.params.Int("Ipv6AddressCount"); err != nil {
 		return nil, err
 	}
-	if in.Interfaces, err = interfaceSpecs(r.params); err != nil {
+	if in.Interfaces, err = codec.InterfaceSpecs(r.params); err != nil {
 		return nil, err
 	}
 	if in.Attributes, err = launchAttributes(r); err != nil {
 		return nil, err
 	}
-	if in.Tags, err = tagSpecs(r.params, "instance", "network-interface", "volume"); err != nil {
+	if in.Tags, err = codec.TagSpecs(r.params, "instance", "network-interface", "volume"); err != nil {
 		return nil, err
 	}
 	names, err := groupsByName(r, r.params.Strings("SecurityGroup"))
@@ -97,11 +89,11 @@ func runInstances(r *request) ([]wire.Element, error) {
 	for _, g := range names {
 		in.GroupIDs = append(in.GroupIDs, g.ID)
 	}
-	res, err := r.region.RunInstances(in)
+	res, err := r.region.InstanceCalls().RunInstances(in)
 	if err != nil {
 		return nil, err
 	}
-	return reservationBody(r.region.Name(), res), nil
+	return codec.ReservationBody(r.region.Name(), res), nil
 }
 
 // launchAttributes reads the attributes that an instance can be launched with.
@@ -120,13 +112,13 @@ func launchAttributes(r *request) (aws.InstanceAttributes, error) {
 func needCount(r *request, key string) (int, error) {
 	n, ok, err := r.params.Int(key)
 	if err == nil && !ok {
-		err = missing(key)
+		err = codec.Missing(key)
 	}
 	return n, err
 }
 
 func startInstances(r *request) ([]wire.Element, error) {
-	return changeState(r, r.region.StartInstances)
+	return changeState(r, r.region.InstanceCalls().StartInstances)
 }
 
 func stopInstances(r *request) ([]wire.Element, error) {
@@ -134,11 +126,13 @@ func stopInstances(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return changeState(r, func(ids []string) ([]aws.StateChange, error) { return r.region.StopInstances(ids, force) })
+	return changeState(r, func(ids []string) ([]aws.StateChange, error) {
+		return r.region.InstanceCalls().StopInstances(ids, force)
+	})
 }
 
 func terminateInstances(r *request) ([]wire.Element, error) {
-	return changeState(r, r.region.TerminateInstances)
+	return changeState(r, r.region.InstanceCalls().TerminateInstances)
 }
 
 func changeState(r *request, change func([]string) ([]aws.StateChange, error)) ([]wire.Element, error) {
@@ -153,8 +147,8 @@ func changeState(r *request, change func([]string) ([]aws.StateChange, error)) (
 	return []wire.Element{wire.List("instancesSet", changes, func(c aws.StateChange) []wire.Element {
 		return []wire.Element{
 			wire.Text("instanceId", c.InstanceID),
-			instanceState("currentState", c.Current),
-			instanceState("previousState", c.Previous),
+			codec.InstanceState("currentState", c.Current),
+			codec.InstanceState("previousState", c.Previous),
 		}
 	})}, nil
 }
@@ -175,7 +169,7 @@ func describeNetworkInterfaces(r *request) ([]wire.Element, error) {
 	page, err := list(r, listing[aws.NetworkInterface]{
 		items: nics,
 		key:   func(n aws.NetworkInterface) string { return n.ID },
-		known: interfaceAttributes(),
+		known: codec.InterfaceAttributes(),
 		tags:  func(n aws.NetworkInterface) map[string]string { return n.Tags },
 		page:  rule,
 	})
@@ -183,6 +177,6 @@ func describeNetworkInterfaces(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	return pageOf("networkInterfaceSet", page, func(n aws.NetworkInterface) []wire.Element {
-		return interfaceBody(region, n)
+		return codec.InterfaceBody(region, n)
 	}), nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -26,22 +27,22 @@ func interfaceActions() map[string]action {
 }
 
 func createNetworkInterface(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "network-interface")
+	tags, err := codec.TagSpec(r.params, "network-interface")
 	if err != nil {
 		return nil, err
 	}
-	spec, err := interfaceSpec(r.params)
+	spec, err := codec.InterfaceSpec(r.params)
 	if err != nil {
 		return nil, err
 	}
-	nic, err := r.region.CreateNetworkInterface(spec, tags, r.params.String("ClientToken"))
+	nic, err := r.region.Interfaces().CreateNetworkInterface(spec, tags, r.params.String("ClientToken"))
 	if err != nil {
 		return nil, err
 	}
 	if n, ok, err := r.params.Int("SecondaryPrivateIpAddressCount"); err != nil {
 		return nil, err
 	} else if ok && n > 0 {
-		if _, err := r.region.AssignPrivateIPs(nic.ID, nil, n); err != nil {
+		if _, err := r.region.Interfaces().AssignPrivateIPs(nic.ID, nil, n); err != nil {
 			return nil, err
 		}
 		all, err := r.region.NetworkInterfaces(nic.ID)
@@ -52,7 +53,7 @@ func createNetworkInterface(r *request) ([]wire.Element, error) {
 	}
 	// The answer says what the interface is about to be.
 	nic.Status = "pending"
-	return []wire.Element{wire.Node("networkInterface", interfaceBody(r.region.Name(), nic)...)}, nil
+	return []wire.Element{wire.Node("networkInterface", codec.InterfaceBody(r.region.Name(), nic)...)}, nil
 }
 
 func deleteNetworkInterface(r *request) ([]wire.Element, error) {
@@ -60,7 +61,7 @@ func deleteNetworkInterface(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return done(r.region.DeleteNetworkInterface(id))
+	return done(r.region.Interfaces().DeleteNetworkInterface(id))
 }
 
 func attachNetworkInterface(r *request) ([]wire.Element, error) {
@@ -76,7 +77,7 @@ func attachNetworkInterface(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	attachment, err := r.region.AttachNetworkInterface(id, instance, device)
+	attachment, err := r.region.Interfaces().AttachNetworkInterface(id, instance, device)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func detachNetworkInterface(r *request) ([]wire.Element, error) {
 	if _, _, err := r.params.Bool("Force"); err != nil {
 		return nil, err
 	}
-	return done(r.region.DetachNetworkInterface(id))
+	return done(r.region.Interfaces().DetachNetworkInterface(id))
 }
 
 func assignPrivateIPs(r *request) ([]wire.Element, error) {
@@ -103,7 +104,7 @@ func assignPrivateIPs(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := r.region.AssignPrivateIPs(id, r.params.Strings("PrivateIpAddress"), count)
+	addrs, err := r.region.Interfaces().AssignPrivateIPs(id, r.params.Strings("PrivateIpAddress"), count)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func unassignPrivateIPs(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return done(r.region.UnassignPrivateIPs(id, addrs))
+	return done(r.region.Interfaces().UnassignPrivateIPs(id, addrs))
 }
 
 func describeNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
@@ -144,9 +145,9 @@ func describeNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
 	case "sourceDestCheck":
 		out = append(out, valueOf(name, n.SourceDestCheck))
 	case "groupSet":
-		out = append(out, groupSet(n.Groups))
+		out = append(out, codec.GroupSet(n.Groups))
 	case "attachment":
-		out = append(out, attachment(n, true))
+		out = append(out, codec.Attachment(n, true))
 	default:
 		return nil, unknownAttribute(r, name)
 	}
@@ -165,7 +166,7 @@ func modifyNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
 	var c aws.InterfaceChange
 	switch given {
 	case "Description":
-		c.Description = stringPtr(r.params, "Description.Value")
+		c.Description = codec.StringPtr(r.params, "Description.Value")
 	case "SourceDestCheck":
 		on, _, err := r.params.Bool("SourceDestCheck.Value")
 		if err != nil {
@@ -175,7 +176,7 @@ func modifyNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
 	case "Attachment":
 		on, ok, err := r.params.Bool("Attachment.DeleteOnTermination")
 		if err == nil && !ok {
-			err = missing("Attachment.DeleteOnTermination")
+			err = codec.Missing("Attachment.DeleteOnTermination")
 		}
 		if err != nil {
 			return nil, err
@@ -184,9 +185,9 @@ func modifyNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
 	default:
 		// The protocol cannot carry an empty list: a client that means one sends no group at all,
 		// and is refused there.
-		return done(r.region.ModifyNetworkInterfaceGroups(id, r.params.Strings("SecurityGroupId")))
+		return done(r.region.Interfaces().ModifyNetworkInterfaceGroups(id, r.params.Strings("SecurityGroupId")))
 	}
-	return done(r.region.ModifyNetworkInterface(id, c))
+	return done(r.region.Interfaces().ModifyNetworkInterface(id, c))
 }
 
 // oneAttribute returns which of the known attributes a Modify call changes: one at a time. An
@@ -209,9 +210,9 @@ func oneAttribute(r *request, known ...string) (string, error) {
 	case len(given) == 0:
 		return known[0], nil
 	case len(given) > 1:
-		return "", fail("InvalidParameterCombination", "Fields for multiple attribute types specified: %s", strings.Join(given, ", "))
+		return "", codec.Fail("InvalidParameterCombination", "Fields for multiple attribute types specified: %s", strings.Join(given, ", "))
 	case !slices.Contains(known, given[0]):
-		return "", fail("UnsupportedOperation", "The simulator changes only %s, not %s", strings.Join(known, ", "), given[0])
+		return "", codec.Fail("UnsupportedOperation", "The simulator changes only %s, not %s", strings.Join(known, ", "), given[0])
 	}
 	return given[0], nil
 }
@@ -224,9 +225,9 @@ func valueOf(name string, on bool) wire.Element { return wire.Node(name, wire.Bo
 
 func unknownAttribute(r *request, name string) error {
 	if name == "" {
-		return missing("Attribute")
+		return codec.Missing("Attribute")
 	}
-	return invalidValue("Value (%s) for parameter attribute is invalid. Unknown attribute.", name)
+	return codec.InvalidValue("Value (%s) for parameter attribute is invalid. Unknown attribute.", name)
 }
 
 func describeInstanceAttribute(r *request) ([]wire.Element, error) {
@@ -259,7 +260,7 @@ func describeInstanceAttribute(r *request) ([]wire.Element, error) {
 			nic = &aws.NetworkInterface{}
 		}
 		if name == "groupSet" {
-			out = append(out, groupSet(nic.Groups))
+			out = append(out, codec.GroupSet(nic.Groups))
 		} else {
 			out = append(out, valueOf(name, nic.SourceDestCheck))
 		}
@@ -282,9 +283,9 @@ func modifyInstanceAttribute(r *request) ([]wire.Element, error) {
 	if given == "GroupId" {
 		groups := r.params.Strings("GroupId")
 		if len(groups) == 0 {
-			return nil, fail("InvalidParameterCombination", "No attributes specified.")
+			return nil, codec.Fail("InvalidParameterCombination", "No attributes specified.")
 		}
-		return done(r.region.ModifyInstanceGroups(id, groups))
+		return done(r.region.Interfaces().ModifyInstanceGroups(id, groups))
 	}
 	text := r.params.String(given + ".Value")
 	var c aws.InstanceChange
@@ -295,20 +296,20 @@ func modifyInstanceAttribute(r *request) ([]wire.Element, error) {
 		c.Attributes = func(a *aws.InstanceAttributes) { a.UserData = text }
 	case "InstanceInitiatedShutdownBehavior":
 		if text != "stop" && text != "terminate" {
-			return nil, invalidValue("Value (%s) for parameter instanceInitiatedShutdownBehavior is invalid. Expecting stop or terminate.", text)
+			return nil, codec.InvalidValue("Value (%s) for parameter instanceInitiatedShutdownBehavior is invalid. Expecting stop or terminate.", text)
 		}
 		c.Attributes = func(a *aws.InstanceAttributes) { a.OnShutdown = text }
 	default:
 		on, ok, err := r.params.Bool(given + ".Value")
 		if err == nil && !ok {
-			err = missing(given + ".Value")
+			err = codec.Missing(given + ".Value")
 		}
 		if err != nil {
 			return nil, err
 		}
 		c = switchOf(given, on)
 	}
-	return done(r.region.ModifyInstance(id, c))
+	return done(r.region.InstanceCalls().ModifyInstance(id, c))
 }
 
 // switchOf is the change of an attribute that is on or off.

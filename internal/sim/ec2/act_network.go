@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -19,7 +20,7 @@ func describeRegions(r *request) ([]wire.Element, error) {
 	}
 	for _, name := range r.params.Strings("RegionName") {
 		if !hasRegion(regions, name) {
-			return nil, invalidValue("Invalid region name: '%s'", name)
+			return nil, codec.InvalidValue("Invalid region name: '%s'", name)
 		}
 	}
 	if names := r.params.Strings("RegionName"); len(names) > 0 {
@@ -69,12 +70,12 @@ func describeAvailabilityZones(r *request) ([]wire.Element, error) {
 	names, ids := r.params.Strings("ZoneName"), r.params.Strings("ZoneId")
 	for _, name := range names {
 		if !slices.ContainsFunc(zones, func(z aws.Zone) bool { return z.Name == name }) {
-			return nil, invalidValue("Invalid availability zone: [%s]", name)
+			return nil, codec.InvalidValue("Invalid availability zone: [%s]", name)
 		}
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(zones, func(z aws.Zone) bool { return z.ID == id }) {
-			return nil, invalidValue("Invalid availability zone-id: [%s]", id)
+			return nil, codec.InvalidValue("Invalid availability zone-id: [%s]", id)
 		}
 	}
 	zones = slices.DeleteFunc(slices.Clone(zones), func(z aws.Zone) bool {
@@ -114,44 +115,14 @@ func describeVPCs(r *request) ([]wire.Element, error) {
 	page, err := list(r, listing[aws.VPC]{
 		items: vpcs,
 		key:   func(v aws.VPC) string { return v.ID },
-		known: vpcAttributes(),
+		known: codec.VPCAttributes(),
 		tags:  func(v aws.VPC) map[string]string { return v.Tags },
 		page:  pageRule{min: 5, max: 1000},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("vpcSet", page, vpcBody), nil
-}
-
-func vpcAttributes() wire.Attributes[aws.VPC] {
-	return wire.Attributes[aws.VPC]{
-		"vpc-id":     func(v aws.VPC) []string { return []string{v.ID} },
-		"owner-id":   func(v aws.VPC) []string { return []string{v.Account} },
-		"state":      func(v aws.VPC) []string { return []string{v.State} },
-		"is-default": func(v aws.VPC) []string { return []string{strconv.FormatBool(v.IsDefault)} },
-		// "cidr" is the primary block only.
-		"cidr":            func(v aws.VPC) []string { return blocks(v.CIDRs[:min(1, len(v.CIDRs))], true) },
-		"dhcp-options-id": func(v aws.VPC) []string { return []string{v.DHCPOptionsID} },
-		"cidr-block-association.cidr-block": func(v aws.VPC) []string {
-			return blocks(v.CIDRs, true)
-		},
-		"cidr-block-association.association-id": func(v aws.VPC) []string { return associationIDs(v.CIDRs, true) },
-		"ipv6-cidr-block-association.ipv6-cidr-block": func(v aws.VPC) []string {
-			return blocks(v.CIDRs, false)
-		},
-		"ipv6-cidr-block-association.association-id": func(v aws.VPC) []string { return associationIDs(v.CIDRs, false) },
-	}
-}
-
-func associationIDs(list []aws.CIDRBlock, v4 bool) []string {
-	var out []string
-	for _, b := range list {
-		if b.Prefix.Addr().Is4() == v4 {
-			out = append(out, b.AssociationID)
-		}
-	}
-	return out
+	return pageOf("vpcSet", page, codec.VPCBody), nil
 }
 
 func describeSubnets(r *request) ([]wire.Element, error) {
@@ -171,7 +142,7 @@ func describeSubnets(r *request) ([]wire.Element, error) {
 			"state":                func(s aws.Subnet) []string { return []string{s.State} },
 			"availability-zone":    func(s aws.Subnet) []string { return []string{s.Zone.Name} },
 			"availability-zone-id": func(s aws.Subnet) []string { return []string{s.Zone.ID} },
-			"cidr-block":           func(s aws.Subnet) []string { return cidrText(s.CIDR) },
+			"cidr-block":           func(s aws.Subnet) []string { return codec.CIDRText(s.CIDR) },
 			"default-for-az":       func(s aws.Subnet) []string { return []string{strconv.FormatBool(s.DefaultForAZ)} },
 			"available-ip-address-count": func(s aws.Subnet) []string {
 				return []string{strconv.Itoa(s.AvailableIPs)}
@@ -179,7 +150,7 @@ func describeSubnets(r *request) ([]wire.Element, error) {
 			"map-public-ip-on-launch": func(s aws.Subnet) []string {
 				return []string{strconv.FormatBool(s.MapPublicIPOnLaunch)}
 			},
-			"ipv6-cidr-block-association.ipv6-cidr-block": func(s aws.Subnet) []string { return blocks(s.IPv6, false) },
+			"ipv6-cidr-block-association.ipv6-cidr-block": func(s aws.Subnet) []string { return codec.Blocks(s.IPv6, false) },
 		},
 		tags: func(s aws.Subnet) map[string]string { return s.Tags },
 		page: pageRule{min: 5, max: 1000},
@@ -187,11 +158,11 @@ func describeSubnets(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("subnetSet", page, func(s aws.Subnet) []wire.Element { return subnetBody(region, s) }), nil
+	return pageOf("subnetSet", page, func(s aws.Subnet) []wire.Element { return codec.SubnetBody(region, s) }), nil
 }
 
 func createVPC(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "vpc")
+	tags, err := codec.TagSpec(r.params, "vpc")
 	if err != nil {
 		return nil, err
 	}
@@ -203,17 +174,17 @@ func createVPC(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	vpc, err := r.region.CreateVPC(aws.CreateVPCInput{
+	vpc, err := r.region.Networks().CreateVPC(aws.CreateVPCInput{
 		CIDR: cidr, AmazonProvidedIPv6: provided, IPv6CIDR: r.params.String("Ipv6CidrBlock"), Tags: tags,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("vpc", vpcBody(vpc)...)}, nil
+	return []wire.Element{wire.Node("vpc", codec.VPCBody(vpc)...)}, nil
 }
 
 func createSubnet(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "subnet")
+	tags, err := codec.TagSpec(r.params, "subnet")
 	if err != nil {
 		return nil, err
 	}
@@ -225,14 +196,14 @@ func createSubnet(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	subnet, err := r.region.CreateSubnet(aws.CreateSubnetInput{
+	subnet, err := r.region.Networks().CreateSubnet(aws.CreateSubnetInput{
 		VPCID: vpc, CIDR: cidr, IPv6CIDR: r.params.String("Ipv6CidrBlock"),
 		Zone: r.params.String("AvailabilityZone"), Tags: tags,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("subnet", subnetBody(r.region.Name(), subnet)...)}, nil
+	return []wire.Element{wire.Node("subnet", codec.SubnetBody(r.region.Name(), subnet)...)}, nil
 }
 
 func describePeerings(r *request) ([]wire.Element, error) {
@@ -270,5 +241,5 @@ func describePeerings(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("vpcPeeringConnectionSet", page, peeringBody), nil
+	return pageOf("vpcPeeringConnectionSet", page, codec.PeeringBody), nil
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -27,7 +28,7 @@ func describeManagedPrefixLists(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("prefixListSet", page, func(l aws.PrefixList) []wire.Element { return prefixListBody(region, l) }), nil
+	return pageOf("prefixListSet", page, func(l aws.PrefixList) []wire.Element { return codec.PrefixListBody(region, l) }), nil
 }
 
 func getManagedPrefixListEntries(r *request) ([]wire.Element, error) {
@@ -51,14 +52,14 @@ func getManagedPrefixListEntries(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("entrySet", page, entryBody), nil
+	return pageOf("entrySet", page, codec.EntryBody), nil
 }
 
 // maxEntryChanges is how many entries one call may add, and how many it may remove.
 const maxEntryChanges = 100
 
 func createManagedPrefixList(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "prefix-list")
+	tags, err := codec.TagSpec(r.params, "prefix-list")
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +80,13 @@ func createManagedPrefixList(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("prefixList", prefixListBody(r.region.Name(), created)...)}, nil
+	return []wire.Element{wire.Node("prefixList", codec.PrefixListBody(r.region.Name(), created)...)}, nil
 }
 
 func entryChanges(r *request, key string) ([]aws.EntrySpec, error) {
-	list := entries(r.params, key)
+	list := codec.Entries(r.params, key)
 	if len(list) > maxEntryChanges {
-		return nil, invalidValue("%s holds %s entries, at most %d are possible in one call",
+		return nil, codec.InvalidValue("%s holds %s entries, at most %d are possible in one call",
 			key, strconv.Itoa(len(list)), maxEntryChanges)
 	}
 	return list, nil
@@ -96,7 +97,7 @@ func modifyManagedPrefixList(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := aws.ModifyPrefixListInput{PrefixListID: id, Name: stringPtr(r.params, "PrefixListName")}
+	in := aws.ModifyPrefixListInput{PrefixListID: id, Name: codec.StringPtr(r.params, "PrefixListName")}
 	if in.CurrentVersion, err = optionalInt(r, "CurrentVersion"); err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func modifyManagedPrefixList(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("prefixList", prefixListBody(r.region.Name(), changed)...)}, nil
+	return []wire.Element{wire.Node("prefixList", codec.PrefixListBody(r.region.Name(), changed)...)}, nil
 }
 
 func optionalInt(r *request, key string) (*int, error) {
@@ -137,5 +138,5 @@ func deleteManagedPrefixList(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("prefixList", prefixListBody(r.region.Name(), deleted)...)}, nil
+	return []wire.Element{wire.Node("prefixList", codec.PrefixListBody(r.region.Name(), deleted)...)}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 )
@@ -34,7 +35,7 @@ func onQueues[In any](h *Handler, f func(*request, *sqs.Queues, In) (any, error)
 	return func(r *request) (_ []wire.Element, err error) {
 		var in In
 		if json.Unmarshal(r.body, &in) != nil {
-			return nil, fail("SerializationException", "the parameters are not of the types that %s takes", r.call.Action)
+			return nil, codec.Fail("SerializationException", "the parameters are not of the types that %s takes", r.call.Action)
 		}
 		r.answer, err = f(r, h.cfg.Queues, in)
 		return nil, err
@@ -51,7 +52,7 @@ type atQueue struct {
 func (a atQueue) ref(r *request) (sqs.Ref, error) {
 	u, err := url.Parse(a.QueueURL)
 	if a.QueueURL == "" || err != nil {
-		return sqs.Ref{}, fail("InvalidAddress", "The address %s is not valid for this endpoint.", a.QueueURL)
+		return sqs.Ref{}, codec.Fail("InvalidAddress", "The address %s is not valid for this endpoint.", a.QueueURL)
 	}
 	account, name := path.Split(strings.Trim(u.Path, "/"))
 	account = strings.Trim(account, "/")
@@ -59,7 +60,7 @@ func (a atQueue) ref(r *request) (sqs.Ref, error) {
 		account = r.call.Account
 	}
 	if account != r.call.Account {
-		return sqs.Ref{}, fail("AccessDenied", "Access to the resource %s is denied.", a.QueueURL)
+		return sqs.Ref{}, codec.Fail("AccessDenied", "Access to the resource %s is denied.", a.QueueURL)
 	}
 	return sqs.Ref{Account: account, Region: r.call.Region, Name: name}, nil
 }
@@ -126,7 +127,7 @@ func sendMessage(r *request, q *sqs.Queues, in sending) (any, error) {
 		return nil, err
 	}
 	if in.DelaySeconds < 0 || in.DelaySeconds > 900 {
-		return nil, fail("InvalidParameterValue", "Value %d for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.", in.DelaySeconds)
+		return nil, codec.Fail("InvalidParameterValue", "Value %d for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.", in.DelaySeconds)
 	}
 	id, err := q.Send(ref, in.MessageBody, time.Duration(in.DelaySeconds)*time.Second)
 	return map[string]string{"MessageId": id, "MD5OfMessageBody": sqs.Digest(in.MessageBody)}, err
@@ -230,9 +231,9 @@ func (b batch) each(r *request, q *sqs.Queues, do func(sqs.Ref, delivery) error)
 	}
 	switch n := len(b.Entries); {
 	case n == 0:
-		return nil, fail("AWS.SimpleQueueService.EmptyBatchRequest", "There should be at least one entry in the request.")
+		return nil, codec.Fail("AWS.SimpleQueueService.EmptyBatchRequest", "There should be at least one entry in the request.")
 	case n > sqs.MaxMessages:
-		return nil, fail("AWS.SimpleQueueService.TooManyEntriesInBatchRequest", "Maximum number of entries per request are 10. You have sent %d.", n)
+		return nil, codec.Fail("AWS.SimpleQueueService.TooManyEntriesInBatchRequest", "Maximum number of entries per request are 10. You have sent %d.", n)
 	}
 	done, failed := []map[string]string{}, []map[string]any{}
 	for _, d := range b.Entries {

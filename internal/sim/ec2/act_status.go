@@ -2,10 +2,11 @@ package ec2
 
 import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
-// describeInstanceStatus tells of running instances, or of all if that is asked for, that they are
+// describeInstanceStatus reports running instances, or of all if that is asked for, that they are
 // well: what clients wait for after they have started some.
 func describeInstanceStatus(r *request) ([]wire.Element, error) {
 	rule := pageRule{min: 5, max: 1000, whole: 1000, ids: "InstanceId", idsName: "instancesSet"}
@@ -30,7 +31,7 @@ func describeInstanceStatus(r *request) ([]wire.Element, error) {
 			shown = append(shown, i)
 		}
 	}
-	known := instanceAttributes()
+	known := codec.InstanceAttributes()
 	page, err := list(r, listing[aws.Instance]{
 		items: shown,
 		key:   func(i aws.Instance) string { return i.ID },
@@ -51,7 +52,7 @@ func describeInstanceStatus(r *request) ([]wire.Element, error) {
 		return []wire.Element{
 			wire.Text("instanceId", i.ID),
 			wire.Text("availabilityZone", i.Zone),
-			instanceState("instanceState", i.State),
+			codec.InstanceState("instanceState", i.State),
 			wire.Node("systemStatus", wire.Text("status", health)),
 			wire.Node("instanceStatus", wire.Text("status", health)),
 		}

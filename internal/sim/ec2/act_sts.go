@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -61,5 +62,5 @@ func assumeRole(r *request) ([]wire.Element, error) {
 }
 
 func validation(format string, args ...any) error {
-	return fail("ValidationError", "1 validation error detected: "+format, args...)
+	return codec.Fail("ValidationError", "1 validation error detected: "+format, args...)
 }

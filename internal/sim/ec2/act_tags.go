@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -37,12 +38,12 @@ func createTags(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := tagList(r.params, "Tag")
+	set, err := codec.TagList(r.params, "Tag")
 	if err != nil {
 		return nil, err
 	}
 	if len(set) == 0 {
-		return nil, missing("Tag")
+		return nil, codec.Missing("Tag")
 	}
 	tags := make([]aws.Tag, 0, len(set))
 	for _, k := range set.Keys() {
@@ -60,12 +61,12 @@ func deleteTags(r *request) ([]wire.Element, error) {
 	for _, t := range r.params.Elements("Tag") {
 		key := t.String("Key")
 		if key == "" {
-			return nil, invalidValue("Tag keys cannot be empty")
+			return nil, codec.InvalidValue("Tag keys cannot be empty")
 		}
-		keys = append(keys, aws.TagKey{Key: key, Value: stringPtr(t, "Value")})
+		keys = append(keys, aws.TagKey{Key: key, Value: codec.StringPtr(t, "Value")})
 	}
 	if len(keys) > maxTagged {
-		return nil, invalidValue("The request names %d tags, at most %d can be deleted at once", len(keys), maxTagged)
+		return nil, codec.InvalidValue("The request names %d tags, at most %d can be deleted at once", len(keys), maxTagged)
 	}
 	return done(r.region.DeleteTags(ids, keys))
 }
@@ -73,7 +74,7 @@ func deleteTags(r *request) ([]wire.Element, error) {
 func taggedIDs(r *request) ([]string, error) {
 	ids, err := needList(r, "ResourceId")
 	if err == nil && len(ids) > maxTagged {
-		err = invalidValue("The request names %d resources, at most %d are possible", len(ids), maxTagged)
+		err = codec.InvalidValue("The request names %d resources, at most %d are possible", len(ids), maxTagged)
 	}
 	return ids, err
 }

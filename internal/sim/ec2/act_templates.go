@@ -2,12 +2,12 @@ package ec2
 
 import (
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -39,13 +39,13 @@ func templateData(r *request) (aws.TemplateVersion, error) {
 		}
 	}
 	if len(v.Data) == 0 {
-		return v, missing("LaunchTemplateData")
+		return v, codec.Missing("LaunchTemplateData")
 	}
 	return v, nil
 }
 
 func createLaunchTemplate(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "launch-template")
+	tags, err := codec.TagSpec(r.params, "launch-template")
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func createLaunchTemplate(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("launchTemplate", templateBody(t)...)}, nil
+	return []wire.Element{wire.Node("launchTemplate", codec.TemplateBody(t)...)}, nil
 }
 
 func createLaunchTemplateVersion(r *request) ([]wire.Element, error) {
@@ -78,7 +78,7 @@ func createLaunchTemplateVersion(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("launchTemplateVersion", versionBody(t, v)...)}, nil
+	return []wire.Element{wire.Node("launchTemplateVersion", codec.VersionBody(t, v)...)}, nil
 }
 
 func modifyLaunchTemplate(r *request) ([]wire.Element, error) {
@@ -93,7 +93,7 @@ func modifyLaunchTemplate(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("launchTemplate", templateBody(t)...)}, nil
+	return []wire.Element{wire.Node("launchTemplate", codec.TemplateBody(t)...)}, nil
 }
 
 func deleteLaunchTemplate(r *request) ([]wire.Element, error) {
@@ -102,7 +102,7 @@ func deleteLaunchTemplate(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("launchTemplate", templateBody(t)...)}, nil
+	return []wire.Element{wire.Node("launchTemplate", codec.TemplateBody(t)...)}, nil
 }
 
 func describeLaunchTemplates(r *request) ([]wire.Element, error) {
@@ -130,7 +130,7 @@ func describeLaunchTemplates(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("launchTemplates", page, templateBody), nil
+	return pageOf("launchTemplates", page, codec.TemplateBody), nil
 }
 
 func describeLaunchTemplateVersions(r *request) ([]wire.Element, error) {
@@ -144,74 +144,8 @@ func describeLaunchTemplateVersions(r *request) ([]wire.Element, error) {
 	}
 	slices.SortFunc(versions, func(a, b aws.TemplateVersion) int { return b.Number - a.Number })
 	return []wire.Element{wire.List("launchTemplateVersionSet", versions, func(v aws.TemplateVersion) []wire.Element {
-		return versionBody(t, v)
+		return codec.VersionBody(t, v)
 	})}, nil
-}
-
-func templateBody(t aws.LaunchTemplate) []wire.Element {
-	return []wire.Element{
-		wire.Text("launchTemplateId", t.ID), wire.Text("launchTemplateName", t.Name), wire.Time("createTime", t.Created),
-		wire.Text("createdBy", t.CreatedBy), wire.Int("defaultVersionNumber", t.DefaultVersion), wire.Int("latestVersionNumber", t.Latest()),
-		tagSet(t.Tags),
-	}
-}
-
-func versionBody(t aws.LaunchTemplate, v aws.TemplateVersion) []wire.Element {
-	return []wire.Element{
-		wire.Text("launchTemplateId", t.ID), wire.Text("launchTemplateName", t.Name), wire.Int("versionNumber", v.Number),
-		wire.Text("versionDescription", v.Description), wire.Time("createTime", v.Created), wire.Text("createdBy", t.CreatedBy),
-		wire.Bool("defaultVersion", v.Number == t.DefaultVersion), wire.Node("launchTemplateData", templateDataBody(v.Data)...),
-	}
-}
-
-// templateDataBody writes what of a template the simulator knows.
-func templateDataBody(data map[string]string) []wire.Element {
-	p := paramsOf(data)
-	text := func(v string) wire.Element { return wire.Element{Name: "item", Text: v} }
-	texts := func(name string, values []string) wire.Element {
-		out := wire.Element{Name: name}
-		for _, v := range values {
-			out.Children = append(out.Children, text(v))
-		}
-		if len(values) == 0 {
-			return wire.Element{}
-		}
-		return out
-	}
-	out := []wire.Element{
-		wire.Text("imageId", p.String("ImageId")), wire.Text("instanceType", p.String("InstanceType")), wire.Text("keyName", p.String("KeyName")),
-		wire.Text("userData", p.String("UserData")), texts("securityGroupIdSet", p.Strings("SecurityGroupId")),
-		texts("securityGroupSet", p.Strings("SecurityGroup")),
-	}
-	if nics := p.Elements("NetworkInterface"); len(nics) > 0 {
-		out = append(out, wire.List("networkInterfaceSet", nics, func(e wire.Params) []wire.Element {
-			groups := wire.Element{Name: "groupSet"}
-			for _, g := range e.Strings("SecurityGroupId") {
-				groups.Children = append(groups.Children, wire.Element{Name: "groupId", Text: g})
-			}
-			return []wire.Element{
-				wire.Text("deviceIndex", e.String("DeviceIndex")), wire.Text("subnetId", e.String("SubnetId")),
-				wire.Text("associatePublicIpAddress", e.String("AssociatePublicIpAddress")), wire.Text("networkInterfaceId", e.String("NetworkInterfaceId")),
-				groups,
-			}
-		}))
-	}
-	if specs := p.Elements("TagSpecification"); len(specs) > 0 {
-		out = append(out, wire.List("tagSpecificationSet", specs, func(e wire.Params) []wire.Element {
-			return []wire.Element{wire.Text("resourceType", e.String("ResourceType")), wire.List("tagSet", e.Elements("Tag"), func(t wire.Params) []wire.Element {
-				return []wire.Element{{Name: "key", Text: t.String("Key")}, {Name: "value", Text: t.String("Value")}}
-			})}
-		}))
-	}
-	return out
-}
-
-func paramsOf(data map[string]string) wire.Params {
-	values := url.Values{}
-	for k, v := range data {
-		values.Set(k, v)
-	}
-	return wire.NewParams(values)
 }
 
 // launchWith completes the parameters of RunInstances with those of the template that it names:
@@ -235,6 +169,6 @@ func launchWith(r *request) error {
 		}
 	}
 	maps.DeleteFunc(all, func(k, _ string) bool { return strings.HasPrefix(k, "LaunchTemplate.") })
-	r.params = paramsOf(all)
+	r.params = codec.ParamsOf(all)
 	return nil
 }

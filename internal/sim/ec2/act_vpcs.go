@@ -1,9 +1,8 @@
 package ec2
 
 import (
-	"strconv"
-
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -15,7 +14,7 @@ func vpcActions() map[string]action {
 		"ModifyVpcAttribute":         modifyVPCAttribute,
 		"AssociateVpcCidrBlock":      associateVPCCIDRBlock,
 		"DisassociateVpcCidrBlock":   disassociateVPCCIDRBlock,
-		"DeleteSubnet":               byOneID("SubnetId", func(r *request, id string) error { return r.region.DeleteSubnet(id) }),
+		"DeleteSubnet":               byOneID("SubnetId", func(r *request, id string) error { return r.region.Networks().DeleteSubnet(id) }),
 		"ModifySubnetAttribute":      modifySubnetAttribute,
 		"CreateVpcPeeringConnection": createPeering,
 		"AcceptVpcPeeringConnection": acceptPeering,
@@ -49,7 +48,7 @@ func deleteVPC(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return done(r.region.DeleteVPC(id))
+	return done(r.region.Networks().DeleteVPC(id))
 }
 
 func describeVPCAttribute(r *request) ([]wire.Element, error) {
@@ -88,9 +87,9 @@ func modifyVPCAttribute(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, fail("InvalidParameterCombination", "No attributes specified.")
+		return nil, codec.Fail("InvalidParameterCombination", "No attributes specified.")
 	}
-	return done(r.region.ModifyVPC(id, func(a *aws.VPCAttributes) {
+	return done(r.region.Networks().ModifyVPC(id, func(a *aws.VPCAttributes) {
 		switch given {
 		case "EnableDnsSupport":
 			a.DNSSupportOff = !on
@@ -115,9 +114,9 @@ func modifySubnetAttribute(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, fail("InvalidParameterCombination", "No attributes specified.")
+		return nil, codec.Fail("InvalidParameterCombination", "No attributes specified.")
 	}
-	return done(r.region.ModifySubnet(id, on))
+	return done(r.region.Networks().ModifySubnet(id, on))
 }
 
 func associateVPCCIDRBlock(r *request) ([]wire.Element, error) {
@@ -129,11 +128,11 @@ func associateVPCCIDRBlock(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := r.region.AssociateVPCCIDRBlock(id, r.params.String("CidrBlock"), provided)
+	b, err := r.region.Networks().AssociateVPCCIDRBlock(id, r.params.String("CidrBlock"), provided)
 	if err != nil {
 		return nil, err
 	}
-	return blockAnswer(id, b, "associating"), nil
+	return codec.BlockAnswer(id, b, "associating"), nil
 }
 
 func disassociateVPCCIDRBlock(r *request) ([]wire.Element, error) {
@@ -141,24 +140,15 @@ func disassociateVPCCIDRBlock(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	vpc, b, err := r.region.DisassociateVPCCIDRBlock(association)
+	vpc, b, err := r.region.Networks().DisassociateVPCCIDRBlock(association)
 	if err != nil {
 		return nil, err
 	}
-	return blockAnswer(vpc, b, "disassociating"), nil
-}
-
-func blockAnswer(vpc string, b aws.CIDRBlock, state string) []wire.Element {
-	name, block := "cidrBlockAssociation", "cidrBlock"
-	if b.Prefix.Addr().Is6() {
-		name, block = "ipv6CidrBlockAssociation", "ipv6CidrBlock"
-	}
-	return []wire.Element{wire.Text("vpcId", vpc), wire.Node(name,
-		wire.Text("associationId", b.AssociationID), cidr(block, b.Prefix), wire.Node(block+"State", wire.Text("state", state)))}
+	return codec.BlockAnswer(vpc, b, "disassociating"), nil
 }
 
 func createPeering(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "vpc-peering-connection")
+	tags, err := codec.TagSpec(r.params, "vpc-peering-connection")
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +166,7 @@ func createPeering(r *request) ([]wire.Element, error) {
 		// The answer says what the connection is about to be.
 		p.Status, p.Message = "initiating-request", "Initiating Request to "+p.Accepter.Account
 	}
-	return []wire.Element{wire.Node("vpcPeeringConnection", peeringBody(p)...)}, nil
+	return []wire.Element{wire.Node("vpcPeeringConnection", codec.PeeringBody(p)...)}, nil
 }
 
 func acceptPeering(r *request) ([]wire.Element, error) {
@@ -189,11 +179,11 @@ func acceptPeering(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	p.Status, p.Message = "provisioning", "Provisioning"
-	return []wire.Element{wire.Node("vpcPeeringConnection", peeringBody(p)...)}, nil
+	return []wire.Element{wire.Node("vpcPeeringConnection", codec.PeeringBody(p)...)}, nil
 }
 
 func createInternetGateway(r *request) ([]wire.Element, error) {
-	tags, err := tagSpec(r.params, "internet-gateway")
+	tags, err := codec.TagSpec(r.params, "internet-gateway")
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +191,7 @@ func createInternetGateway(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.Node("internetGateway", gatewayBody(g)...)}, nil
+	return []wire.Element{wire.Node("internetGateway", codec.GatewayBody(g)...)}, nil
 }
 
 func describeInternetGateways(r *request) ([]wire.Element, error) {
@@ -235,23 +225,5 @@ func describeInternetGateways(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("internetGatewaySet", page, gatewayBody), nil
-}
-
-func gatewayBody(g aws.InternetGateway) []wire.Element {
-	var vpcs []string
-	if g.VPCID != "" {
-		vpcs = []string{g.VPCID}
-	}
-	return []wire.Element{
-		wire.Text("internetGatewayId", g.ID), wire.Text("ownerId", g.Account),
-		wire.List("attachmentSet", vpcs, func(v string) []wire.Element {
-			return []wire.Element{wire.Text("vpcId", v), wire.Text("state", "available")}
-		}),
-		tagSet(g.Tags),
-	}
-}
-
-func boolField[T any](get func(T) bool) func(T) []string {
-	return func(t T) []string { return []string{strconv.FormatBool(get(t))} }
+	return pageOf("internetGatewaySet", page, codec.GatewayBody), nil
 }

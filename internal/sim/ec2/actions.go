@@ -3,6 +3,7 @@ package ec2
 import (
 	"maps"
 
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -75,7 +76,7 @@ func done(err error) ([]wire.Element, error) {
 func need(r *request, key string) (string, error) {
 	v := r.params.String(key)
 	if v == "" {
-		return "", missing(key)
+		return "", codec.Missing(key)
 	}
 	return v, nil
 }
@@ -84,7 +85,7 @@ func need(r *request, key string) (string, error) {
 func needList(r *request, key string) ([]string, error) {
 	v := r.params.Strings(key)
 	if len(v) == 0 {
-		return nil, missing(key)
+		return nil, codec.Missing(key)
 	}
 	return v, nil
 }

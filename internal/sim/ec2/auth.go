@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/ec2/sigv4"
 )
@@ -17,8 +18,8 @@ func (h *Handler) authenticate(r *http.Request, req *request, body []byte) error
 	signed, err := sigv4.Parse(r)
 	if err == nil {
 		req.call.Region = signed.Region
-		// Services of the query protocol are told apart by the signature, the others by their own
-		// protocols.
+		// Services of the query protocol are distinguished by the signature, the others by their
+		// own protocols.
 		if speaks(signed.Service) != speaks(req.call.Service) || h.actions[signed.Service] == nil {
 			return signatureRefused(req.call.Service, "Credential should be scoped to correct service: '"+req.call.Service+"'.")
 		}
@@ -67,9 +68,9 @@ func (h *Handler) verify(r *http.Request, req *request, signed sigv4.Authorizati
 	}
 	if !cred.Expires.IsZero() && !h.cfg.Clock().Before(cred.Expires) {
 		if req.call.Service != serviceEC2 {
-			return fail("ExpiredToken", "The security token included in the request is expired")
+			return codec.Fail("ExpiredToken", "The security token included in the request is expired")
 		}
-		return fail("RequestExpired", "Request has expired.")
+		return codec.Fail("RequestExpired", "Request has expired.")
 	}
 	req.caller = cred
 	return nil
@@ -101,10 +102,10 @@ func (h *Handler) checkSTSRegion(req *request) error {
 	}
 	for _, a := range h.cfg.World.Accounts() {
 		if hasRegion(h.cfg.World.Regions(a.ID), req.call.Region) {
-			return fail("RegionDisabledException", "STS is not activated in this region for account:%s.", req.caller.Account)
+			return codec.Fail("RegionDisabledException", "STS is not activated in this region for account:%s.", req.caller.Account)
 		}
 	}
-	return fail("SignatureDoesNotMatch", "Credential should be scoped to a valid region.")
+	return codec.Fail("SignatureDoesNotMatch", "Credential should be scoped to a valid region.")
 }
 
 func hasRegion(regions []aws.RegionInfo, name string) bool {
@@ -118,29 +119,29 @@ func hasRegion(regions []aws.RegionInfo, name string) bool {
 
 func unknownKey(service string) error {
 	if service != serviceEC2 {
-		return fail("InvalidClientTokenId", "The security token included in the request is invalid.")
+		return codec.Fail("InvalidClientTokenId", "The security token included in the request is invalid.")
 	}
-	return fail("AuthFailure", "AWS was not able to validate the provided access credentials")
+	return codec.Fail("AuthFailure", "AWS was not able to validate the provided access credentials")
 }
 
 func notSigned(service string, err error) error {
 	switch {
 	case service == serviceEC2:
-		return fail("AuthFailure", "AWS was not able to validate the provided access credentials")
+		return codec.Fail("AuthFailure", "AWS was not able to validate the provided access credentials")
 	case errors.Is(err, sigv4.ErrMissing):
-		return fail("MissingAuthenticationToken", "Request is missing Authentication Token")
+		return codec.Fail("MissingAuthenticationToken", "Request is missing Authentication Token")
 	}
-	return &APIError{Code: "IncompleteSignature", Message: err.Error()}
+	return &codec.APIError{Code: "IncompleteSignature", Message: err.Error()}
 }
 
 func badSignature(service string, err error) error {
 	switch {
 	case errors.Is(err, sigv4.ErrExpired) && service == serviceEC2:
-		return fail("RequestExpired", "Request has expired. %v", err)
+		return codec.Fail("RequestExpired", "Request has expired. %v", err)
 	case errors.Is(err, sigv4.ErrExpired):
 		return signatureRefused(service, "Signature expired: "+err.Error())
 	case errors.Is(err, sigv4.ErrMalformed) && service != serviceEC2:
-		return &APIError{Code: "IncompleteSignature", Message: err.Error()}
+		return &codec.APIError{Code: "IncompleteSignature", Message: err.Error()}
 	}
 	return signatureRefused(service, "The request signature we calculated does not match the signature you provided. "+
 		"Check your AWS Secret Access Key and signing method. Consult the service documentation for details.")
@@ -149,7 +150,7 @@ func badSignature(service string, err error) error {
 // signatureRefused is AuthFailure in EC2, whatever the reason, and SignatureDoesNotMatch elsewhere.
 func signatureRefused(service, message string) error {
 	if service != serviceEC2 {
-		return fail("SignatureDoesNotMatch", "%s", message)
+		return codec.Fail("SignatureDoesNotMatch", "%s", message)
 	}
-	return fail("AuthFailure", "AWS was not able to validate the provided access credentials")
+	return codec.Fail("AuthFailure", "AWS was not able to validate the provided access credentials")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
@@ -131,10 +132,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	answer, fault, err := h.process(r, req, body)
 	h.finish(req, fault, err)
-	// The OnCall hook and an abort come after the journal: whoever reads it must find the call.
+	// The OnCall hook and an abort come after the journal: anyone who reads it must find the call.
 	if h.cfg.OnCall != nil {
 		if hookErr := h.cfg.OnCall(req.ctx, req.call); hookErr != nil {
-			err = fail("InternalError", "An internal error has occurred: %v", hookErr)
+			err = codec.Fail("InternalError", "An internal error has occurred: %v", hookErr)
 		}
 	}
 	if fault.Drop || fault.LoseAnswer {
@@ -185,7 +186,7 @@ func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.El
 	}
 	run, known := h.actions[req.call.Service][req.call.Action]
 	if !known {
-		return nil, Fault{}, fail("InvalidAction", "The action %s is not valid for this web service.", req.call.Action)
+		return nil, Fault{}, codec.Fail("InvalidAction", "The action %s is not valid for this web service.", req.call.Action)
 	}
 	fault := h.cfg.Faults.Strike(req.call)
 	if wait(req.ctx, h.cfg.Latency+fault.Delay) != nil {
@@ -194,13 +195,13 @@ func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.El
 	}
 	switch {
 	case fault.Drop:
-		return nil, fault, fail(CodeDropped, "cut off before execution")
+		return nil, fault, codec.Fail(CodeDropped, "cut off before execution")
 	case fault.Code != "":
-		return nil, fault, &APIError{Code: fault.Code, Message: fault.Message, Status: fault.Status}
+		return nil, fault, &codec.APIError{Code: fault.Code, Message: fault.Message, Status: fault.Status}
 	case isNative(req.call.Service) && !h.cfg.Throttle.take(h.demand(req)):
 		return nil, fault, nativeapi.Throttled(req.call.Service)
 	case req.call.Service == serviceEC2 && !h.cfg.Throttle.take(h.demand(req)):
-		return nil, fault, fail("RequestLimitExceeded", "Request limit exceeded.")
+		return nil, fault, codec.Fail("RequestLimitExceeded", "Request limit exceeded.")
 	}
 	if err := permit(h, req); err != nil {
 		return nil, fault, err
@@ -228,7 +229,7 @@ func dryRun(req *request) error {
 		return err
 	}
 	if dry {
-		return fail("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+		return codec.Fail("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
 	}
 	return nil
 }
@@ -262,18 +263,18 @@ func (h *Handler) finish(req *request, fault Fault, err error) {
 }
 
 // asAPIError turns every error of an action into the service's form.
-func asAPIError(err error) *APIError {
-	err = requestError(err)
-	if api := (*APIError)(nil); errors.As(err, &api) {
+func asAPIError(err error) *codec.APIError {
+	err = codec.RequestError(err)
+	if api := (*codec.APIError)(nil); errors.As(err, &api) {
 		return api
 	}
 	if refused := (*aws.Error)(nil); errors.As(err, &refused) {
-		return &APIError{Code: refused.Code, Message: refused.Message, Status: refused.HTTPStatus}
+		return &codec.APIError{Code: refused.Code, Message: refused.Message, Status: refused.HTTPStatus}
 	}
 	if refused := (*sqs.Error)(nil); errors.As(err, &refused) {
-		return &APIError{Code: refused.Code, Message: refused.Message}
+		return &codec.APIError{Code: refused.Code, Message: refused.Message}
 	}
-	return fail("InternalError", "An internal error has occurred: %v", err)
+	return codec.Fail("InternalError", "An internal error has occurred: %v", err)
 }
 
 // respond writes the answer or the error in the form of the service.
@@ -297,7 +298,7 @@ func (h *Handler) respond(w http.ResponseWriter, req *request, answer []wire.Ele
 	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
 	w.Header().Set("X-Amzn-Requestid", id)
 	w.WriteHeader(status)
-	// A client that has gone away does not get its answer; there is nobody left to tell.
+	// A client that has gone away does not get its answer; there is no one left to tell.
 	_, _ = w.Write(wire.Marshal(root))
 }
 
@@ -313,7 +314,7 @@ func answerRoot(c Call, answer []wire.Element, id string) wire.Element {
 	return root
 }
 
-func errorRoot(service string, e *APIError, id string) wire.Element {
+func errorRoot(service string, e *codec.APIError, id string) wire.Element {
 	code, message := wire.Text("Code", e.Code), wire.Text("Message", e.Message)
 	if service != serviceEC2 {
 		kind := "Sender"

@@ -55,7 +55,7 @@ func plainJSON(v json.RawMessage) string {
 	return text
 }
 
-// cause is what the world is told about who asks for a mutation.
+// cause is what the world is reported about who asks for a mutation.
 func (h *Handler) cause(r *http.Request, req *request) *aws.Cause {
 	source, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -94,6 +94,6 @@ func respondJSON(w http.ResponseWriter, req *request, err error) {
 		return
 	}
 	w.WriteHeader(status)
-	// A client that has gone away does not get its answer; there is nobody left to tell.
+	// A client that has gone away does not get its answer; there is no one left to tell.
 	_, _ = w.Write(body)
 }

@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -54,13 +55,13 @@ func pageSize(r *request, rule pageRule) (int, error) {
 		return rule.whole, nil
 	}
 	if rule.ids != "" && r.params.Has(rule.ids) {
-		return 0, fail("InvalidParameterCombination", "The parameter %s cannot be used with the parameter maxResults", rule.idsName)
+		return 0, codec.Fail("InvalidParameterCombination", "The parameter %s cannot be used with the parameter maxResults", rule.idsName)
 	}
 	if size < rule.min {
-		return 0, invalidValue("Value ( %d ) for parameter maxResults is invalid. Expecting a value greater than %d.", size, rule.min)
+		return 0, codec.InvalidValue("Value ( %d ) for parameter maxResults is invalid. Expecting a value greater than %d.", size, rule.min)
 	}
 	if rule.max > 0 && size > rule.max {
-		return 0, invalidValue("Value ( %d ) for parameter maxResults is invalid. Expecting a value less than %d.", size, rule.max)
+		return 0, codec.InvalidValue("Value ( %d ) for parameter maxResults is invalid. Expecting a value less than %d.", size, rule.max)
 	}
 	return size, nil
 }

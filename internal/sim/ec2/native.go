@@ -100,6 +100,6 @@ func respondREST(w http.ResponseWriter, req *request, err error) {
 		return
 	}
 	w.WriteHeader(status)
-	// A client that has gone away does not get its answer; there is nobody left to tell.
+	// A client that has gone away does not get its answer; there is no one left to tell.
 	_, _ = w.Write(body)
 }

@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
 // permit refuses what the caller's IAM policy does not allow. A caller without a policy may do
 // everything; GetCallerIdentity needs no permission. The resources of an action and their condition
-// keys are those of the Service Authorization Reference for Amazon EC2.
+// keys are the keys of the Service Authorization Reference for Amazon EC2.
 //
 // A resource that is not there, or not visible yet, has no tags: a permission that asks for one is
 // refused where the unconditional one would be answered with NotFound.
@@ -35,7 +36,7 @@ func permit(h *Handler, req *request) error {
 			if !isNative(req.call.Service) {
 				text = "You are not authorized to perform this operation. " + text
 			}
-			return fail(code, "%s", text)
+			return codec.Fail(code, "%s", text)
 		}
 	}
 	return nil

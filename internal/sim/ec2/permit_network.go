@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/ec2/codec"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
@@ -75,7 +76,7 @@ func (r *request) creation(kind string, of []string) []iam.Request {
 		out = append(out, r.named(of)...)
 	}
 	// Tags that cannot be read are refused by the action.
-	tags, err := tagSpec(r.params, kind)
+	tags, err := codec.TagSpec(r.params, kind)
 	if err != nil || len(tags) == 0 {
 		return out
 	}

@@ -151,7 +151,7 @@ func (l *Log) Pending(whole string) bool {
 	return len(all) > 0 && l.underWay(all[len(all)-1], l.clock())
 }
 
-// Wholes are those of which a viewer may see something else than there is, by name.
+// Wholes are the objects of which a viewer may see something else than there is, by name.
 func (l *Log) Wholes() []string {
 	if !l.Keeps() {
 		return nil

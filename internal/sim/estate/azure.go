@@ -12,6 +12,9 @@ import (
 
 	"github.com/nephele-io/nephele/internal/platform/unicodetext"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
+	"github.com/nephele-io/nephele/internal/sim/estate/source"
 )
 
 // The application that every subscription gets, and its secret. The client id is
@@ -31,10 +34,10 @@ const (
 // groups that are not told are left out.
 //
 // Each subscription gets the application DefaultApplication, which may do everything.
-func LoadAzure(name string) (azure.State, Report, error) {
+func LoadAzure(name string) (azure.State, source.Report, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return azure.State{}, Report{Source: name}, fmt.Errorf("load an estate: %w", err)
+		return azure.State{}, source.Report{Source: name}, fmt.Errorf("load an estate: %w", err)
 	}
 	dir, base := filepath.Split(filepath.Clean(name))
 	if info.IsDir() {
@@ -43,7 +46,7 @@ func LoadAzure(name string) (azure.State, Report, error) {
 	if dir == "" {
 		dir = "."
 	}
-	l := &azureLoader{report: Report{Source: name, Format: "answers of Resource Manager"}, resources: map[string]azure.Resource{}, serviceTags: map[string][]netip.Prefix{}, tenants: map[string]string{}}
+	l := &azureLoader{report: source.Report{Source: name, Format: "answers of Resource Manager"}, resources: map[string]azure.Resource{}, serviceTags: map[string][]netip.Prefix{}, tenants: map[string]string{}}
 	fsys := os.DirFS(dir)
 	err = fs.WalkDir(fsys, base, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".json") {
@@ -87,7 +90,7 @@ func LoadAzure(name string) (azure.State, Report, error) {
 }
 
 type azureLoader struct {
-	report    Report
+	report    source.Report
 	resources map[string]azure.Resource // by key
 	tenants   map[string]string         // of subscriptions, as Resource Graph tells them
 	// serviceTags are by name.
@@ -168,7 +171,7 @@ func (l *azureLoader) table(v map[string]any) {
 // more detailed is kept.
 func (l *azureLoader) resource(doc map[string]any) {
 	text, _ := doc["id"].(string)
-	id, ok := azure.ParseID(text)
+	id, ok := document.ParseID(text)
 	kind, known := azure.Spelling(id.Type())
 	if ok && known {
 		doc = unflattened(doc)
@@ -215,15 +218,15 @@ func (l *azureLoader) resource(doc map[string]any) {
 }
 
 func (l *azureLoader) gap(object, expected, taken string, needed bool) {
-	l.report.Gaps = append(l.report.Gaps, Gap{Place: l.report.Source, Object: object, Expected: expected, Taken: taken, Needed: needed})
+	l.report.Gaps = append(l.report.Gaps, source.Gap{Place: l.report.Source, Object: object, Expected: expected, Taken: taken, Needed: needed})
 }
 
-// state completes what is told to a state that is consistent.
+// state completes what is asked to a state that is consistent.
 func (l *azureLoader) state() (azure.State, error) {
 	subnets := map[string][]netip.Addr{} // subnets that interfaces name, with their addresses
 	for _, k := range l.keys() {
 		r := l.resources[k]
-		id, _ := azure.ParseID(r.ID) // it has been parsed before
+		id, _ := document.ParseID(r.ID) // it has been parsed before
 		switch id.Type() {
 		case "microsoft.network/networkinterfaces":
 			l.interfaceNeeds(r, subnets)
@@ -240,7 +243,7 @@ func (l *azureLoader) state() (azure.State, error) {
 	s := azure.State{ServiceTags: l.serviceTags}
 	for _, k := range l.keys() {
 		r := l.resources[k]
-		id, _ := azure.ParseID(r.ID)
+		id, _ := document.ParseID(r.ID)
 		tenant := l.tenants[strings.ToLower(id.Subscription)]
 		if tenant == "" {
 			tenant = defaultTenant
@@ -250,8 +253,8 @@ func (l *azureLoader) state() (azure.State, error) {
 			s.Principals = append(s.Principals, azure.Principal{
 				Tenant:   tenant,
 				Name:     DefaultApplication,
-				ClientID: azure.GUIDOf("client " + DefaultApplication),
-				ObjectID: azure.GUIDOf("object " + DefaultApplication),
+				ClientID: build.GUIDOf("client " + DefaultApplication),
+				ObjectID: build.GUIDOf("object " + DefaultApplication),
 				Secrets:  []string{DefaultClientSecret},
 			})
 		}
@@ -287,10 +290,10 @@ func objectsOf(v any) []map[string]any {
 	return out
 }
 
-func referenceOf(v any) (azure.ID, bool) {
+func referenceOf(v any) (document.ID, bool) {
 	m, _ := v.(map[string]any)
 	text, _ := m["id"].(string)
-	return azure.ParseID(text)
+	return document.ParseID(text)
 }
 
 // interfaceNeeds notes what an interface refers to.
@@ -347,7 +350,7 @@ func (l *azureLoader) makeSubnets(subnets map[string][]netip.Addr) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		id, _ := azure.ParseID(name)
+		id, _ := document.ParseID(name)
 		addresses := subnets[name]
 		prefix := netip.PrefixFrom(addresses[0], min(24, addresses[0].BitLen())).Masked()
 		for !holds(prefix, addresses) && prefix.Bits() > 0 {
@@ -376,7 +379,7 @@ func holds(p netip.Prefix, all []netip.Addr) bool {
 }
 
 // locationOf is where the interfaces of a subnet are.
-func (l *azureLoader) locationOf(subnet azure.ID) string {
+func (l *azureLoader) locationOf(subnet document.ID) string {
 	for _, k := range l.keys() {
 		for _, c := range objectsOf(l.resources[k].Properties["ipConfigurations"]) {
 			p, _ := c["properties"].(map[string]any)

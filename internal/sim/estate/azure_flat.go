@@ -24,7 +24,7 @@ func besideProperties(name string) bool {
 }
 
 // namelessParts are lists whose elements are parts of a resource without an id of their own: az
-// tells of them no more than their properties and perhaps a name.
+// reports them no more than their properties and perhaps a name.
 func namelessParts(list string) bool {
 	return slices.Contains([]string{"loadBalancerBackendAddresses", "networkInterfaces", "ipConfigurations", "privateLinkServiceConnections", "manualPrivateLinkServiceConnections"}, list)
 }

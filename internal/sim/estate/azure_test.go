@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // TestAzureData loads real subscriptions and shows their groups as Azure has shown them.
@@ -20,7 +22,7 @@ func TestAzureData(t *testing.T) {
 		t.Errorf("read %v, ignored %v", report.Files, report.Ignored)
 	}
 	n := 0
-	c, err := azure.New(s, azure.Settings{}, func() string { n++; return azure.GUIDOf(string(rune(n))) })
+	c, err := azure.New(s, azure.Settings{}, func() string { n++; return build.GUIDOf(string(rune(n))) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,7 @@ func TestAzureData(t *testing.T) {
 	by := &s.Principals[0]
 	rules := 0
 	for _, want := range answer.Value {
-		id, _ := azure.ParseID(want["id"].(string))
+		id, _ := document.ParseID(want["id"].(string))
 		got, err := c.Get(by, id)
 		if err != nil {
 			t.Fatal(err)

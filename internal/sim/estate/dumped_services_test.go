@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estate/source"
 	"github.com/nephele-io/nephele/internal/sim/native"
 )
 
@@ -104,7 +105,7 @@ func TestDumpedServices(t *testing.T) {
 	if _, err := r.Services().Get(native.Ref{Kind: native.Database, Name: "lost"}); err == nil {
 		t.Error("a database of a network that is not told was made up")
 	}
-	if !slices.ContainsFunc(report.Warnings, func(w estate.Warning) bool { return w.Object == "lost" }) {
+	if !slices.ContainsFunc(report.Warnings, func(w source.Warning) bool { return w.Object == "lost" }) {
 		t.Errorf("nothing is said of the database that was left out: %v", report.Warnings)
 	}
 	// Only the interface that no service explains is left alone.

@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/estate/source"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
@@ -34,7 +35,7 @@ func loadYAML(t *testing.T, text string) aws.State {
 	return s
 }
 
-func mustLoad(t *testing.T, name string) (aws.State, Report) {
+func mustLoad(t *testing.T, name string) (aws.State, source.Report) {
 	t.Helper()
 	s, r, err := Load(name)
 	if err != nil {

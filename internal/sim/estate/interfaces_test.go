@@ -115,15 +115,3 @@ func TestIPv6Alone(t *testing.T) {
 		}
 	}
 }
-
-// TestRegionOfZones: Local and Wavelength Zones lie in the region that their name begins with.
-func TestRegionOfZones(t *testing.T) {
-	for zone, want := range map[string]string{
-		"us-west-2a": "us-west-2", "us-west-2-lax-1a": "us-west-2", "us-east-1-wl1-bos-wlz-1": "us-east-1", "us-gov-west-1b": "us-gov-west-1",
-		"ap-southeast-10c": "ap-southeast-10", "us-iso-east-1a": "us-iso-east-1", "": "", "us-west-2": "", "a": "",
-	} {
-		if got := regionOf(zone); got != want {
-			t.Errorf("%q is of %q, want %q", zone, got, want)
-		}
-	}
-}

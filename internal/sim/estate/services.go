@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/estate/defaults"
 	"github.com/nephele-io/nephele/internal/sim/native"
 )
 
@@ -103,7 +104,7 @@ func (p *place) targetGroup(y *yamlTargetGroup) (native.TargetGroup, error) {
 func (p *place) vmID(name string) string {
 	for i := range p.spec.VMs {
 		if vm := &p.spec.VMs[i]; vm.Name == name {
-			return cmp.Or(vm.ID, idOf("i", p.vpc.ID, vm.Name))
+			return cmp.Or(vm.ID, defaults.ID("i", p.vpc.ID, vm.Name))
 		}
 	}
 	return ""
@@ -112,7 +113,7 @@ func (p *place) vmID(name string) string {
 func (p *place) service(y *yamlService, targets map[string]string) error {
 	s := native.Service{
 		Kind: y.Kind, Name: y.Name, Account: p.vpc.Account, Region: p.vpc.Region, VPCID: p.vpc.ID, Engine: cmp.Or(y.Engine, y.Service),
-		Version: y.Version, Class: y.Class, Port: y.Port, Public: y.Public, MultiZone: y.MultiZone, Created: launchTime, Tags: y.Tags,
+		Version: y.Version, Class: y.Class, Port: y.Port, Public: y.Public, MultiZone: y.MultiZone, Created: defaults.LaunchTime(), Tags: y.Tags,
 	}
 	subnets := y.Subnets
 	if len(subnets) == 0 {
@@ -126,7 +127,7 @@ func (p *place) service(y *yamlService, targets map[string]string) error {
 	}
 	groups := y.Groups
 	if len(groups) == 0 && s.Kind != native.NetBalancer && s.Kind != native.GatewayBalancer {
-		groups = []string{defaultName}
+		groups = []string{defaults.GroupName}
 	}
 	for _, name := range groups {
 		if p.groups[name] == nil {
@@ -203,17 +204,17 @@ func (p *place) withMembers(s native.Service, y *yamlService) ([]native.Service,
 			out = append(out, m)
 		}
 	case native.FileSystem:
-		s.Name = cmp.Or(y.ID, idOf("fs", p.vpc.ID, y.Name))
+		s.Name = cmp.Or(y.ID, defaults.ID("fs", p.vpc.ID, y.Name))
 		out[0].Name, out[0].Tags = s.Name, withName(y.Tags, y.Name)
 		places, err = nodes(len(s.Subnets))
 		for i, n := range places {
-			m := member(native.MountTarget, idOf("fsmt", s.Name, fmt.Sprint(i)), n)
+			m := member(native.MountTarget, defaults.ID("fsmt", s.Name, fmt.Sprint(i)), n)
 			m.Tags = nil
 			out = append(out, m)
 		}
 	default:
 		if s.Kind == native.Endpoint {
-			out[0].Name, out[0].Tags = cmp.Or(y.ID, idOf("vpce", p.vpc.ID, y.Name)), withName(y.Tags, y.Name)
+			out[0].Name, out[0].Tags = cmp.Or(y.ID, defaults.ID("vpce", p.vpc.ID, y.Name)), withName(y.Tags, y.Name)
 		}
 		if s.Kind.Balances() {
 			out[0].Name = native.BalancerName(s.Kind, p.vpc.Account, p.vpc.Region, y.Name)

@@ -199,7 +199,7 @@ func TestUnhealthyTargets(t *testing.T) {
 	known := groups[slices.IndexFunc(groups, func(g aws.SecurityGroup) bool { return g.Name == "known" })]
 	for _, rule := range known.Rules {
 		if rule.CIDR.String() == "10.1.2.80/32" {
-			if _, err := r.RevokeSecurityGroup(aws.RevokeInput{GroupID: known.ID, RuleIDs: []string{rule.ID}}); err != nil {
+			if _, err := r.Groups().RevokeSecurityGroup(aws.RevokeInput{GroupID: known.ID, RuleIDs: []string{rule.ID}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/estate/defaults"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
@@ -153,23 +154,23 @@ func (l *yamlList) UnmarshalJSON(b []byte) error {
 }
 
 // yamlFiles reads estate YAML files; together they are one estate.
-func (l *loader) yamlFiles(names []string) (aws.State, error) {
-	l.report.Format = "estate YAML"
+func (l loader) yamlFiles(names []string) (aws.State, error) {
+	l.Report.Format = "estate YAML"
 	s := aws.State{}
 	d := &drawing{state: &s, places: map[string]*place{}}
 	for _, name := range names {
-		data, err := l.read(name)
+		data, err := l.Read(name)
 		if err != nil {
 			return s, err
 		}
 		var e yamlEstate
 		if err := yaml.UnmarshalStrict(data, &e); err != nil {
-			return s, fmt.Errorf("%s: not an estate: %w", l.path(name), err)
+			return s, fmt.Errorf("%s: not an estate: %w", l.Path(name), err)
 		}
 		if len(e.Accounts) == 0 && len(e.Peerings) == 0 {
-			return s, fmt.Errorf("%s: accounts: expected at least one account", l.path(name))
+			return s, fmt.Errorf("%s: accounts: expected at least one account", l.Path(name))
 		}
-		d.files = append(d.files, yamlFile{l.path(name), e})
+		d.files = append(d.files, yamlFile{l.Path(name), e})
 	}
 	return s, d.draw()
 }
@@ -242,7 +243,7 @@ func (d *drawing) draw() error {
 }
 
 func (d *drawing) account(at string, y *yamlAccount) ([]*place, error) {
-	if !twelveDigits.MatchString(y.ID) {
+	if !defaults.IsAccount(y.ID) {
 		return nil, fmt.Errorf("%s: id: expected 12 digits in quotes, found %q", at, y.ID)
 	}
 	a := aws.Account{ID: y.ID, Alias: y.Alias, Quotas: y.Quotas}
@@ -320,7 +321,7 @@ func (d *drawing) region(at, account string, y *yamlRegion) ([]*place, error) {
 
 func prefixList(account, region string, y *yamlPrefixList) (aws.PrefixList, error) {
 	p := aws.PrefixList{
-		ID: cmp.Or(y.ID, idOf("pl", account, region, y.Name)), Name: y.Name, OwnerID: account, MaxEntries: y.MaxEntries,
+		ID: cmp.Or(y.ID, defaults.ID("pl", account, region, y.Name)), Name: y.Name, OwnerID: account, MaxEntries: y.MaxEntries,
 		State: "create-complete", Tags: y.Tags,
 	}
 	if y.Name == "" {

@@ -6,13 +6,10 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/estate/defaults"
 )
-
-// launchTime is the launch time of every machine of an estate: a description has no clock.
-var launchTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // parseBlock reads an address block in its canonical form, or a single address.
 func parseBlock(text string) (netip.Prefix, error) {
@@ -51,7 +48,7 @@ func (p *place) build() error {
 	}
 	account, region := p.region.Account, p.region.Name
 	p.vpc = &aws.VPC{
-		ID: cmp.Or(y.ID, idOf("vpc", account, region, y.Name)), Account: account, Region: region, IsDefault: y.Default,
+		ID: cmp.Or(y.ID, defaults.ID("vpc", account, region, y.Name)), Account: account, Region: region, IsDefault: y.Default,
 		State: aws.StateAvailable, Tenancy: "default", DHCPOptionsID: "dopt-00000000", Tags: withName(y.Tags, y.Name),
 	}
 	for i, text := range y.CIDRs {
@@ -59,7 +56,7 @@ func (p *place) build() error {
 		if err != nil {
 			return fmt.Errorf("%s.cidrs[%d]: %w", p.at, i, err)
 		}
-		p.vpc.CIDRs = append(p.vpc.CIDRs, aws.CIDRBlock{AssociationID: idOf("vpc-cidr-assoc", p.vpc.ID, text), Prefix: block})
+		p.vpc.CIDRs = append(p.vpc.CIDRs, aws.CIDRBlock{AssociationID: defaults.ID("vpc-cidr-assoc", p.vpc.ID, text), Prefix: block})
 	}
 	slices.SortStableFunc(p.vpc.CIDRs, func(a, b aws.CIDRBlock) int { return a.Prefix.Addr().BitLen() - b.Prefix.Addr().BitLen() })
 	if len(p.vpc.CIDRs) == 0 || p.vpc.CIDRs[0].Prefix.Addr().Is6() {
@@ -81,13 +78,13 @@ func (p *place) build() error {
 			return fmt.Errorf("%s: name: expected a name that is unique in the VPC, found %q", at, g.Name)
 		}
 		p.groups[g.Name] = &aws.SecurityGroup{
-			ID: cmp.Or(g.ID, idOf("sg", p.vpc.ID, g.Name)), Account: account, VPCID: p.vpc.ID, Name: g.Name,
+			ID: cmp.Or(g.ID, defaults.ID("sg", p.vpc.ID, g.Name)), Account: account, VPCID: p.vpc.ID, Name: g.Name,
 			Description: cmp.Or(g.Description, g.Name), Tags: maps.Clone(g.Tags),
 		}
 	}
-	if p.groups[defaultName] == nil {
-		g := defaultGroupOf(p.vpc)
-		p.groups[defaultName] = &g
+	if p.groups[defaults.GroupName] == nil {
+		g := defaults.GroupOf(p.vpc)
+		p.groups[defaults.GroupName] = &g
 	}
 	return nil
 }
@@ -116,7 +113,7 @@ func (p *place) subnet(at string, y *yamlSubnet) error {
 		return fmt.Errorf("%s: name: the VPC has another subnet named %q", at, name)
 	}
 	s := &aws.Subnet{
-		ID: cmp.Or(y.ID, idOf("subnet", p.vpc.ID, name)), Account: p.vpc.Account, VPCID: p.vpc.ID, CIDR: block,
+		ID: cmp.Or(y.ID, defaults.ID("subnet", p.vpc.ID, name)), Account: p.vpc.Account, VPCID: p.vpc.ID, CIDR: block,
 		Zone: p.region.Zones[0], MapPublicIPOnLaunch: y.PublicIPs, DefaultForAZ: p.vpc.IsDefault,
 		State: aws.StateAvailable, Tags: withName(y.Tags, y.Name),
 	}
@@ -133,7 +130,7 @@ func (p *place) subnet(at string, y *yamlSubnet) error {
 		if err != nil {
 			return fmt.Errorf("%s: ipv6: %w", at, err)
 		}
-		s.IPv6 = []aws.CIDRBlock{{AssociationID: idOf("subnet-cidr-assoc", s.ID, y.IPv6), Prefix: v6}}
+		s.IPv6 = []aws.CIDRBlock{{AssociationID: defaults.ID("subnet-cidr-assoc", s.ID, y.IPv6), Prefix: v6}}
 		blocks = append(blocks, v6)
 	}
 	for _, b := range blocks {
@@ -173,14 +170,14 @@ func (p *place) hosts() error {
 	}
 	for i := range p.spec.NICs {
 		y := &p.spec.NICs[i]
-		id := cmp.Or(y.ID, idOf("eni", p.vpc.ID, "nic", fmt.Sprint(i), y.Name))
+		id := cmp.Or(y.ID, defaults.ID("eni", p.vpc.ID, "nic", fmt.Sprint(i), y.Name))
 		n, err := p.nic(fmt.Sprintf("%s.nics[%d]", p.at, i), id, y)
 		if err != nil {
 			return err
 		}
 		if y.Managed {
 			n.RequesterManaged, n.RequesterID, n.Status = true, "amazon-elb", aws.StatusInUse
-			n.Attachment = &aws.Attachment{ID: idOf("eni-attach", id), DeviceIndex: 1, Status: "attached", AttachTime: launchTime}
+			n.Attachment = &aws.Attachment{ID: defaults.ID("eni-attach", id), DeviceIndex: 1, Status: "attached", AttachTime: defaults.LaunchTime()}
 		}
 		p.region.NetworkInterfaces = append(p.region.NetworkInterfaces, *n)
 	}
@@ -202,14 +199,14 @@ func (p *place) vm(at string, y *yamlVM) error {
 		return fmt.Errorf("%s: state: expected running, stopped, terminated, ..., found %q", at, y.State)
 	}
 	x := aws.Instance{
-		ID: cmp.Or(y.ID, idOf("i", p.vpc.ID, y.Name)), Account: p.vpc.Account, ImageID: "ami-00000000",
-		InstanceType: cmp.Or(y.Type, "t3.micro"), LaunchTime: launchTime, Tenancy: "default", State: state,
+		ID: cmp.Or(y.ID, defaults.ID("i", p.vpc.ID, y.Name)), Account: p.vpc.Account, ImageID: "ami-00000000",
+		InstanceType: cmp.Or(y.Type, "t3.micro"), LaunchTime: defaults.LaunchTime(), Tenancy: "default", State: state,
 		Tags: withName(y.Tags, y.Name),
 	}
-	x.ReservationID = idOf("r", x.ID)
+	x.ReservationID = defaults.ID("r", x.ID)
 	for k := range y.NICs {
 		spec := &y.NICs[k]
-		n, err := p.nic(fmt.Sprintf("%s.nics[%d]", at, k), cmp.Or(spec.ID, idOf("eni", x.ID, fmt.Sprint(k))), spec)
+		n, err := p.nic(fmt.Sprintf("%s.nics[%d]", at, k), cmp.Or(spec.ID, defaults.ID("eni", x.ID, fmt.Sprint(k))), spec)
 		if err != nil {
 			return err
 		}
@@ -221,7 +218,7 @@ func (p *place) vm(at string, y *yamlVM) error {
 		}
 		n.Status = aws.StatusInUse
 		n.Attachment = &aws.Attachment{
-			ID: idOf("eni-attach", n.ID), InstanceID: x.ID, DeviceIndex: k, Status: "attached", AttachTime: launchTime, DeleteOnTermination: true,
+			ID: defaults.ID("eni-attach", n.ID), InstanceID: x.ID, DeviceIndex: k, Status: "attached", AttachTime: defaults.LaunchTime(), DeleteOnTermination: true,
 		}
 		if state != aws.Terminated {
 			p.region.NetworkInterfaces = append(p.region.NetworkInterfaces, *n)
@@ -241,7 +238,7 @@ func (p *place) nic(at, id string, y *yamlNIC) (*aws.NetworkInterface, error) {
 	}
 	n := &aws.NetworkInterface{
 		ID: id, Account: p.vpc.Account, VPCID: p.vpc.ID, SubnetID: s.ID, Zone: s.Zone.Name, Description: y.Description,
-		InterfaceType: cmp.Or(y.Type, "interface"), MAC: macOf(id), SourceDestCheck: true, Status: aws.StatusAvailable,
+		InterfaceType: cmp.Or(y.Type, "interface"), MAC: defaults.MAC(id), SourceDestCheck: true, Status: aws.StatusAvailable,
 		Tags: withName(y.Tags, y.Name),
 	}
 	for _, name := range y.Groups {
@@ -252,7 +249,7 @@ func (p *place) nic(at, id string, y *yamlNIC) (*aws.NetworkInterface, error) {
 		n.Groups = append(n.Groups, aws.GroupName{ID: g.ID, Name: g.Name})
 	}
 	if len(n.Groups) == 0 {
-		g := p.groups[defaultName]
+		g := p.groups[defaults.GroupName]
 		n.Groups = []aws.GroupName{{ID: g.ID, Name: g.Name}}
 	}
 	ips := y.IP
@@ -283,15 +280,15 @@ func (p *place) nic(at, id string, y *yamlNIC) (*aws.NetworkInterface, error) {
 	return n, nil
 }
 
-// setPublic gives the primary address a public one: an Elastic IP, or with "auto" one that is lent
-// while the VM runs.
+// setPublic gives the primary address a public one: an Elastic IP, or with "auto" one that is
+// assigned while the VM runs.
 func setPublic(n *aws.NetworkInterface, text string) error {
 	if text == "" {
 		return nil
 	}
 	first := &n.PrivateIPs[0]
 	if text == "auto" {
-		d := digestOf("public", n.ID)
+		d := defaults.Digest("public", n.ID)
 		first.Public, first.AutoPublic = netip.AddrFrom4([4]byte{198, 18 + d[0]&1, d[1], d[2]}), true
 		return nil
 	}
@@ -344,7 +341,7 @@ func (p *place) ipv6(s *aws.Subnet, id, text string) (netip.Addr, error) {
 	}
 	if text == "auto" {
 		a := s.IPv6[0].Prefix.Addr().As16()
-		d := digestOf("ipv6", id)
+		d := defaults.Digest("ipv6", id)
 		copy(a[8:], d[:8])
 		return netip.AddrFrom16(a), nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/estate/defaults"
 )
 
 // lookup finds a VPC of the estate by account/region/name, or by its name alone if only one VPC has
@@ -48,7 +49,7 @@ func (d *drawing) peering(at string, y *yamlPeering) error {
 		}
 	}
 	d.state.Peerings = append(d.state.Peerings, aws.PeeringConnection{
-		ID:     cmp.Or(y.ID, idOf("pcx", sides[0].VPCID, sides[1].VPCID)),
+		ID:     cmp.Or(y.ID, defaults.ID("pcx", sides[0].VPCID, sides[1].VPCID)),
 		Status: cmp.Or(y.Status, aws.PeeringActive), Requester: sides[0], Accepter: sides[1], Tags: y.Tags,
 	})
 	return nil
@@ -81,9 +82,9 @@ func (d *drawing) rules(p *place) error {
 			return fmt.Errorf("%s: egress: expected no \"to\" rule beside egress: none", at)
 		}
 		if !egress && y.Egress == "" {
-			g.Rules = append(g.Rules, defaultEgress(p.vpc, g.ID)...)
+			g.Rules = append(g.Rules, defaults.EgressOf(p.vpc, g.ID)...)
 		}
-		numberRules(g)
+		defaults.NumberRules(g)
 	}
 	return nil
 }
@@ -183,7 +184,7 @@ func (d *drawing) peer(p *place, g *aws.SecurityGroup, name, description string,
 	list, isList := strings.CutPrefix(name, "list:")
 	switch {
 	case name == "any":
-		for _, x := range defaultEgress(p.vpc, g.ID) {
+		for _, x := range defaults.EgressOf(p.vpc, g.ID) {
 			block(x.CIDR.String(), x.CIDR.Addr().Is6())
 		}
 	case name == "any4":

@@ -112,7 +112,7 @@ func (e *Emitter) send(p place, kind string, resources []string, detail func(id 
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// transition tells of a state that an instance has reached by itself.
+// transition reports a state that an instance has reached by itself.
 func (e *Emitter) transition(t aws.Transition) {
 	if aws.ResourceType(t.ID) != "instance" {
 		return
@@ -141,7 +141,7 @@ func stateAfter(action string) string {
 	return ""
 }
 
-// mutation tells of a call, and of the states that it has brought instances into.
+// mutation reports a call, and of the states that it has brought instances into.
 func (e *Emitter) mutation(m aws.Mutation) {
 	switch m.Action {
 	case "AddCredential", "RemoveCredential", "AssumeRole", "SetQuotas":
@@ -175,7 +175,7 @@ func serviceOf(m aws.Mutation) string {
 	return "ec2"
 }
 
-// service tells of a call to the API of a native service, and of what that service then does to its
+// service reports a call to the API of a native service, and of what that service then does to its
 // interfaces, which is recorded as calls of its own to EC2.
 func (e *Emitter) service(p place, m aws.Mutation) {
 	if m.Cause != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
 // This file writes flow logs of virtual networks of Azure. The source is Microsoft's page on them
@@ -23,11 +24,11 @@ type AzureConnection struct {
 	Client, Server       netip.Addr
 	ClientMAC, ServerMAC string
 	Start                time.Time
-	// Packets and Bytes are those of either way.
+	// Packets and Bytes are the counts of either way.
 	Packets, Bytes int
 }
 
-// Tuple is what one interface tells of a connection.
+// Tuple is what one interface reports a connection.
 type Tuple struct {
 	MAC, ACL, Rule string
 	At             time.Time
@@ -46,14 +47,14 @@ func SeenByAzure(c *azure.Cloud, x AzureConnection) ([]Tuple, error) {
 		if mac == "" {
 			continue
 		}
-		v, err := c.Half(x.Flow, leaves)
+		v, err := c.Verdicts().Half(x.Flow, leaves)
 		if err != nil {
 			return nil, err
 		}
 		acl, rule := "unspecified", "unspecified"
 		if n := len(v.Steps); n > 0 {
 			acl, rule = v.Steps[n-1].Group, "UserRule_"+v.Steps[n-1].Rule
-			if azure.IsDefaultRule(v.Steps[n-1].Rule) {
+			if document.IsDefaultRule(v.Steps[n-1].Rule) {
 				rule = "DefaultRule_" + v.Steps[n-1].Rule
 			}
 		}

@@ -31,7 +31,7 @@ type Connection struct {
 	aws.Flow
 	SourcePort int
 	Start      time.Time
-	// Packets and Bytes are those of either way.
+	// Packets and Bytes are the counts of either way.
 	Packets, Bytes int
 	// Running tells that it began before Start, so that no record shows its beginning.
 	Running bool
@@ -129,7 +129,7 @@ var (
 // Default returns the fields of version 2, and Full the fields of a later version.
 func Default() []string { return slices.Clone(defaultFields) }
 
-// Full is told at Default.
+// Full is described at Default.
 func Full() []string { return slices.Clone(fullFields) }
 
 // Place is where lines are from.

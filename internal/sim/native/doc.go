@@ -3,6 +3,7 @@
 // this package adds is what the cloud itself makes of them: the names and owners of their
 // interfaces, their host names, ARNs and tags, and how a balancer hands a flow on.
 //
-// It knows no world: which interfaces a service has, and who sees whom, is told by package aws.
-// Everything here is a value or a pure function of values, and may be used concurrently as such.
+// It knows no world: which interfaces a service has, and which sees which, is reported by package
+// aws. Everything here is a value or a pure function of values, and may be used concurrently as
+// such.
 package native

@@ -18,10 +18,10 @@ type Interface struct {
 
 // serviceAccounts are accounts of the cloud that act for a service; EC2 names them as requesters
 // where a service has no alias such as amazon-rds. The numbers differ from region to region, so
-// that nobody may rely on one. It is never written to.
+// that no one may rely on one. It is never written to.
 var serviceAccounts = map[Kind]string{Endpoint: "727180483921", MountTarget: "641247547298", GatewayBalancer: "187247547298"}
 
-// InterfaceOf says how an interface of the service shows. The types are those of the EC2 API
+// InterfaceOf says how an interface of the service shows. The types are the types of the EC2 API
 // reference (NetworkInterface, interfaceType); descriptions and requesters those that the services
 // are seen to write, as in "Requester-managed network interfaces" of the EC2 User Guide.
 func (s *Service) InterfaceOf() Interface {
@@ -188,7 +188,7 @@ func (s *Service) Display() string {
 	return s.Name
 }
 
-// DefaultPort is the port that an engine listens on if nobody says another.
+// DefaultPort is the port that an engine listens on if no one says another.
 func DefaultPort(engine string) int {
 	for _, d := range []struct {
 		port int

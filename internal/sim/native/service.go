@@ -203,7 +203,7 @@ func (g *TargetGroup) HealthPortOf(t Target) int {
 }
 
 // HealthProtocolOf is the protocol of the health checks: HTTP for groups of an application load
-// balancer, else TCP, unless it is told.
+// balancer, else TCP, unless it is given.
 func (g *TargetGroup) HealthProtocolOf() string {
 	switch {
 	case g.HealthProtocol != "":

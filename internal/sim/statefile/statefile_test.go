@@ -23,7 +23,7 @@ func TestSaveAndLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.CreateVPC(aws.CreateVPCInput{CIDR: "10.0.0.0/16"}); err != nil {
+	if _, err := r.Networks().CreateVPC(aws.CreateVPCInput{CIDR: "10.0.0.0/16"}); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "sim.json")

@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/backupcmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/traffic"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
@@ -60,7 +61,7 @@ func upCommand() *cobra.Command {
 	var access controller.Access
 	var instance controller.InstanceOptions
 	var propagation time.Duration
-	var flows controller.FlowOptions
+	var flows traffic.Options
 	var audit string
 	var past cli.HistoryFlags
 	var kept history.Bounds
@@ -134,7 +135,7 @@ func upCommand() *cobra.Command {
 // memberHost is by what address the other members of a hub reach what this one serves.
 func memberHost(listen string) (string, error) {
 	at, err := netip.ParseAddrPort(listen)
-	// The name that stands for it in the API cannot be an address of version 6.
+	// The name that represents it in the API cannot be an address of version 6.
 	if err != nil || !at.Addr().Is4() || at.Addr().IsUnspecified() || at.Port() == 0 {
 		return "", fmt.Errorf("--api-listen %q: want IP:PORT with --peer-listen, of version 4, by which the other members and the clusters of the set reach this one", listen)
 	}
@@ -144,7 +145,7 @@ func memberHost(listen string) (string, error) {
 // anyLocalPort is where computed policies are served if no other machine is to reach them.
 const anyLocalPort = "127.0.0.1:0"
 
-// processName stands for the Pod of the controller, for those who ask where it runs.
+// processName represents the Pod of the controller, for those who ask where it runs.
 const processName = "nephele-up"
 
 // lease is that of a process that is the only one on its data directory: the next one need not wait

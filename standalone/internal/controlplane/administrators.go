@@ -31,7 +31,7 @@ func bindAdministrators(ctx context.Context, client kubernetes.Interface) error 
 	case apierrors.IsNotFound(err):
 		_, err = bindings.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	case err != nil:
-	case have.RoleRef != want.RoleRef: // which nobody can change in a binding
+	case have.RoleRef != want.RoleRef: // which no one can change in a binding
 		if err = bindings.Delete(ctx, administrators, metav1.DeleteOptions{}); err == nil {
 			_, err = bindings.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 		}

@@ -51,8 +51,8 @@ func newAPIServer(
 		return nil, nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
 	}
 	// OpenAPI v2 is one document of all kinds, which takes much memory, and which clients of the
-	// last years do not ask for: version 3 goes by groups. What is left of version 2 is what tells
-	// of CustomResourceDefinitions. Without that there would be no version 3 of these.
+	// last years do not ask for: version 3 goes by groups. What is left of version 2 is what
+	// reports CustomResourceDefinitions. Without that there would be no version 3 of these.
 	config.KubeAPIs.ControlPlane.Generic.OpenAPIConfig, config.Aggregator.GenericConfig.OpenAPIConfig = nil, nil
 	// The server of definitions would keep a description of all kinds of Kubernetes for itself.
 	definitions := config.ApiExtensions.GenericConfig
@@ -192,7 +192,7 @@ func versionRegistry() (basecompatibility.ComponentGlobalsRegistry, error) {
 	return registry, nil
 }
 
-// stampedVersion reports KubernetesVersion whatever the linker was told.
+// stampedVersion reports KubernetesVersion whatever the linker was reported.
 type stampedVersion struct {
 	basecompatibility.MutableEffectiveVersion
 }

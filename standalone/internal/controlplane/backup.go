@@ -31,8 +31,8 @@ const (
 	backupAttempts = 3
 	// snapshotLimit bounds how long the database may take.
 	snapshotLimit = 10 * time.Minute
-	// restoredRevisions is how far the versions of a restored database are put forward: whoever has
-	// seen later ones than are in it has seen none that will come.
+	// restoredRevisions is how far the versions of a restored database are put forward: anyone who
+	// has seen later ones than are in it has seen none that will come.
 	restoredRevisions = 1_000_000_000
 )
 
@@ -42,8 +42,8 @@ var keyFolders = []string{"pki", "api-pki"}
 
 // Backup writes what is in a data directory into an empty folder: the database as it is at one
 // instant, the keys, and the format. A running process goes on; of one that does not run a copy of
-// the database is started for the moment, so that nothing of whoever owns the directory is touched.
-// Logs, the record of changes and flows are not in it.
+// the database is started for the moment, so that nothing of anyone who owns the directory is
+// touched. Logs, the record of changes and flows are not in it.
 func Backup(ctx context.Context, path, into string) error {
 	for range backupAttempts {
 		before, err := readKeys(path)
@@ -139,7 +139,7 @@ func snapshotOf(ctx context.Context, path, to string) error {
 	return snapshotFrom(ctx, strings.TrimSpace(string(address)), store, to)
 }
 
-// snapshotStopped starts the database of a data directory that nobody uses, for as long as it
+// snapshotStopped starts the database of a data directory that no one uses, for as long as it
 // takes.
 func snapshotStopped(ctx context.Context, dir *dataDir, to string) (err error) {
 	there, err := dir.hasDatabase()
@@ -152,7 +152,7 @@ func snapshotStopped(ctx context.Context, dir *dataDir, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	// What a member writes when it starts would belong to whoever makes the backup, who is often
+	// What a member writes when it starts would belong to anyone who makes the backup, who is often
 	// somebody else than who runs the next process.
 	temp, err := os.MkdirTemp(filepath.Dir(to), ".database-")
 	if err != nil {

@@ -103,7 +103,7 @@ func (c *controllers) stop() {
 }
 
 // ownersOnly takes away of an object's metadata what the garbage collector does not look at, which
-// is most of it. Nobody else reads metadata alone.
+// is most of it. No one else reads metadata alone.
 func ownersOnly(object any) (any, error) {
 	if o, is := object.(*metav1.PartialObjectMetadata); is {
 		o.Labels, o.Annotations, o.ManagedFields = nil, nil, nil

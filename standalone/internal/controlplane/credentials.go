@@ -36,7 +36,7 @@ const (
 const frontProxyUser = "front-proxy-client"
 
 // serviceNetwork is where ClusterIPs come from; the API server takes its first address for the
-// "kubernetes" Service. There is no network of a cluster, so whoever calls a Service calls this
+// "kubernetes" Service. There is no network of a cluster, so anyone who calls a Service calls this
 // machine and is refused: in a private range it might be a stranger's host that gets the call.
 var serviceNetwork = netip.MustParsePrefix("127.96.0.0/12")
 

@@ -1,5 +1,5 @@
 // Package controlplane runs a Kubernetes control plane inside the process: etcd, kube-apiserver,
-// and those of kube-controller-manager's controllers that a user would miss: namespace deletion,
+// and the controllers of kube-controller-manager that a user would miss: namespace deletion,
 // garbage collection by owner references, ServiceAccounts with their tokens and root certificate,
 // and aggregated ClusterRoles.
 //

@@ -93,7 +93,7 @@ func serveEtcd(ctx context.Context, path string, creds *credentials, p *peers, l
 	}
 }
 
-// freeAddress returns a loopback address with a port that nobody has at this moment.
+// freeAddress returns a loopback address with a port that no one has at this moment.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,7 +116,7 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 	cfg.EnableGRPCGateway = false
 	// Zero, the default of the embedded server, would log every request as slow.
 	cfg.WarningUnaryRequestDuration = 300 * time.Millisecond
-	// With a single member nobody else can be elected; short ticks only shorten the wait for
+	// With a single member no one else can be elected; short ticks only shorten the wait for
 	// oneself.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 	// Until a snapshot is made, every request stays in memory. There is no follower who could have
@@ -127,7 +127,7 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 	// Who watches kinds that seldom change learns in time which version he has seen: older ones are
 	// soon gone, and he would have to list everything again.
 	cfg.WatchProgressNotifyInterval = 20 * time.Second
-	// What was is of use to nobody for longer, and takes memory.
+	// What was is of use to no one for longer, and takes memory.
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, "1m"
 
 	// The API server opens a connection per resource, more than a hundred, and most have nothing to
@@ -136,7 +136,7 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 
 	anyPort := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
 	// On one port gRPC goes through an HTTP server, which costs half as much again as gRPC does
-	// itself. Nobody asks for anything by HTTP, but it must have an address.
+	// itself. No one asks for anything by HTTP, but it must have an address.
 	cfg.ListenClientUrls = []url.URL{{Scheme: "https", Host: address}}
 	cfg.ListenClientHttpUrls = []url.URL{anyPort}
 	cfg.AdvertiseClientUrls = cfg.ListenClientUrls

@@ -165,7 +165,7 @@ func (a *answer) Header() http.Header { return a.header }
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	if status < http.StatusOK {
-		return // there may be any number of these, and nobody asks for them
+		return // there may be any number of these, and no one asks for them
 	}
 	a.once.Do(func() {
 		a.status, a.sent = status, a.header.Clone()
@@ -191,7 +191,7 @@ func (a *answer) FlushError() error {
 	return a.body.Flush()
 }
 
-// CloseNotify implements http.CloseNotifier, without which the API server takes nobody for a client
+// CloseNotify implements http.CloseNotifier, without which the API server takes no one for a client
 // that can be told something bit by bit.
 func (a *answer) CloseNotify() <-chan bool {
 	gone := make(chan bool, 1)

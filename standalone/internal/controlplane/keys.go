@@ -17,7 +17,7 @@ import (
 )
 
 // Keys are the lists of keys in a data directory. They may be read at any time, and changed while
-// nobody runs on the directory; the next start uses what they are then.
+// no one runs on the directory; the next start uses what they are then.
 type Keys struct{ dir *dataDir }
 
 // OpenKeys finds the keys of a data directory. A directory that is none is an InputError.
@@ -92,7 +92,7 @@ func (k *Keys) Change(name string, next func(keyring.Ring) (keyring.Ring, error)
 	return Alone(k.dir.path, func() error { return k.change(name, next) })
 }
 
-// Alone does something while nobody runs on a data directory. It fails if somebody does.
+// Alone does something while no one runs on a data directory. It fails if somebody does.
 func Alone(path string, do func() error) error {
 	dir, err := openDataDir(path, 0)
 	if err != nil {

@@ -111,7 +111,7 @@ func clientset(t *testing.T) *kubernetes.Clientset {
 // eventually tries until it holds, for at most half a minute.
 func eventually(t *testing.T, what string, try func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -16,17 +16,17 @@ import (
 // managedPlugin is the name of unmanaged among the admission plugins.
 const managedPlugin = "NepheleUnmanaged"
 
-// accountAnnotation marks the objects that stand for what is in a cloud account; the inventory
+// accountAnnotation marks the objects that represent what is in a cloud account; the inventory
 // writes it.
 const accountAnnotation = "nephele.io/account"
 
-// unmanaged keeps the API server from noting who set which field of an object that stands for
+// unmanaged keeps the API server from noting who set which field of an object that represents
 // something in the cloud. Of such an object there is one for every virtual machine, only the
 // controller writes it, and the notes would be larger than the object, in every version that is
 // kept. The API server goes on without notes until somebody uses server-side apply on the object.
 //
 // For the same reason the garbage collector does not watch virtual machines, which own nothing and
-// are owned by nobody: they would be decoded once more for it whenever their status changes. A
+// are owned by no one: they would be decoded once more for it whenever their status changes. A
 // deletion that would wait for the garbage collector would wait for ever, and is refused.
 //
 // It holds nothing and is safe for concurrent use.

@@ -36,7 +36,7 @@ func WebhookClientCA(dir string) string {
 // path of what says so.
 func (c *credentials) writeAdmission() (string, error) {
 	users := clientcmdapi.NewConfig()
-	// The star stands for every webhook. A certificate can be shown to anybody: it does not let him
+	// The star represents every webhook. A certificate can be shown to anybody: it does not let him
 	// pretend anything.
 	users.AuthInfos["*"] = &clientcmdapi.AuthInfo{ClientCertificate: c.store.CertFile(webhookClientCert), ClientKey: c.store.KeyFile(webhookClientCert)}
 	// An Antrea Controller that computes in place of ours knows nothing of the authority, and

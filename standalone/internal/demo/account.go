@@ -63,7 +63,7 @@ func vms(r aws.RegionState) ([]vm, error) {
 	return out, nil
 }
 
-// matrix asks the simulator who reaches whom now.
+// matrix asks the simulator which endpoint reaches which now.
 func (a account) matrix() (matrix, error) {
 	machines, err := vms(a.regionState())
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -42,12 +43,12 @@ type database struct {
 
 // dataTier adds the subscription to a state.
 func dataTier(s *simaws.State) {
-	b := azure.NewBuilder(azureTenant, azureSubscription, azureLocation)
+	b := build.New(azureTenant, azureSubscription, azureLocation)
 	b.Principal(estate.DefaultApplication, estate.DefaultClientSecret)
 	nsg := b.SecurityGroup(azureGroup, "nsg-data",
-		azure.Rule("postgres", "Inbound", 100, "Allow", "Tcp", "192.168.0.0/16", "", "5432"),
-		azure.Rule("reports", "Inbound", 110, "Allow", "Tcp", "10.244.0.0/16", "", "5432"),
-		azure.Rule("ssh", "Inbound", 120, "Allow", "Tcp", "192.168.0.0/16", "", "22"))
+		build.Rule("postgres", "Inbound", 100, "Allow", "Tcp", "192.168.0.0/16", "", "5432"),
+		build.Rule("reports", "Inbound", 110, "Allow", "Tcp", "10.244.0.0/16", "", "5432"),
+		build.Rule("ssh", "Inbound", 120, "Allow", "Tcp", "192.168.0.0/16", "", "22"))
 	vnet := b.Network(azureGroup, "data", []string{"10.50.0.0/16"}, []string{"db", "10.50.1.0/24"})
 	for i, name := range databases() {
 		b.Machine(azureGroup, name, vnet+"/subnets/db", fmt.Sprintf("10.50.1.%d", i+4), nsg)
@@ -70,7 +71,7 @@ func azureNetwork() string {
 // azureLogin adds to a login what the manifest of the second account must say.
 func azureLogin(l login, s *sim.Server) login {
 	l.Subscription, l.Tenant, l.Location, l.Network = azureSubscription, azureTenant, azureLocation, azureNetwork()
-	l.ClientID, l.ClientSecret = azure.GUIDOf("client "+estate.DefaultApplication), estate.DefaultClientSecret
+	l.ClientID, l.ClientSecret = build.GUIDOf("client "+estate.DefaultApplication), estate.DefaultClientSecret
 	l.AzureURL, l.AzureCA = s.AzureURL(), string(s.AzureCertificate())
 	return l
 }
@@ -237,7 +238,7 @@ func (a account) crosses(from place, nic int, addr netip.Addr, to database, s se
 	var v azure.Verdict
 	var err error
 	a.server.World().ReadAzure(func(c *azure.Cloud, _ time.Time) {
-		v, err = c.Allowed(azure.Flow{Src: src, Dst: azure.End{NIC: to.nic}, Protocol: s.protocol, Port: s.port})
+		v, err = c.Verdicts().Allowed(azure.Flow{Src: src, Dst: azure.End{NIC: to.nic}, Protocol: s.protocol, Port: s.port})
 	})
 	return v.Allowed, err
 }
@@ -257,7 +258,7 @@ func (a account) halves(from string) (aws, azureSide string, err error) {
 	}
 	var w azure.Verdict
 	a.server.World().ReadAzure(func(c *azure.Cloud, _ time.Time) {
-		w, err = c.Allowed(azure.Flow{Src: azure.End{Addr: nic.PrimaryIP().Addr}, Dst: azure.End{NIC: to.nic}, Protocol: protocolTCP, Port: 5432})
+		w, err = c.Verdicts().Allowed(azure.Flow{Src: azure.End{Addr: nic.PrimaryIP().Addr}, Dst: azure.End{NIC: to.nic}, Protocol: protocolTCP, Port: 5432})
 	})
 	if v.Allowed || w.Allowed {
 		return "", "", err

@@ -89,7 +89,7 @@ func TestBothEndsAreAsked(t *testing.T) {
 			}
 		}
 	}
-	if _, err := r.RevokeSecurityGroup(simaws.RevokeInput{GroupID: "sg-331ad04e", Egress: true, RuleIDs: rules}); err != nil {
+	if _, err := r.Groups().RevokeSecurityGroup(simaws.RevokeInput{GroupID: "sg-331ad04e", Egress: true, RuleIDs: rules}); err != nil {
 		t.Fatal(err)
 	}
 	after, err := a.dataMatrix()

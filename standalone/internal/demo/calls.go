@@ -31,7 +31,7 @@ func count(all []ec2.Call) calls {
 	return c
 }
 
-// azureCall tells of a call of Azure whether it only reads, and shortens its name; others keep
+// azureCall reports a call of Azure whether it only reads, and shortens its name; others keep
 // theirs.
 func azureCall(action string) (read bool, name string) {
 	provider, short, ok := strings.Cut(action, "/")

@@ -43,7 +43,7 @@ func podAddresses() map[string]string {
 	return map[string]string{"netops": "10.2.0.5", "netops-2": "10.2.0.6", "batch": "10.2.0.9", "forged": "10.9.0.7"}
 }
 
-// Who reaches the VMs of east, where a VM stands for all of its interfaces.
+// Who reaches the VMs of east, where a VM represents all of its interfaces.
 const (
 	// By the group of the account: ssh from anywhere, everything from the VPC.
 	expectSetBefore = `

@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estate/source"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
@@ -35,14 +36,14 @@ type Parts struct {
 	Controller up.LoggingController
 	// Preview computes the plan that is shown before anything is enforced.
 	Preview Preview
-	// Version is told in the console.
+	// Version is reported in the console.
 	Version string
 	// No is the error that the command returns when a check of the story did not hold and this has
 	// been printed.
 	No error
 }
 
-// flags are those of the command.
+// flags are the flags of the command.
 type flags struct {
 	once, clusters  bool
 	dataDir, listen string
@@ -258,7 +259,7 @@ func regionOf(s aws.State) (aws.RegionState, error) {
 }
 
 // introduce says what runs.
-func (d *demonstration) introduce(session up.Session, report estate.Report, r aws.RegionState, link string) {
+func (d *demonstration) introduce(session up.Session, report source.Report, r aws.RegionState, link string) {
 	d.heading("What runs")
 	d.say("Everything runs in this process, on this machine only. It was ready after %s.", session.StartUp.Round(100*time.Millisecond))
 	d.item("the Kubernetes API server with etcd: %s", session.URL)

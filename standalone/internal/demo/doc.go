@@ -1,7 +1,8 @@
 // Package demo tells a story: it runs everything in one process (control plane, controller and a
 // simulated AWS account with the VMs of a real one, and a simulated subscription of Azure with two
-// databases), guards these VMs with policies step by step, and shows before and after each step who
-// can reach whom, as the simulators decide it from the security groups of both clouds.
+// databases), guards these VMs with policies step by step, and shows before and after each step
+// which endpoint can reach which, as the simulators decide it from the security groups of both
+// clouds.
 //
 // What every step must lead to stands in the story itself (expect.go), written by hand and not
 // derived from any of our code. A cell that differs is printed and makes the story fail; it

@@ -12,7 +12,7 @@ const (
 	border02 = "border_02"
 	core01   = "core_01"
 	// office is in the range from which the account's own security group allows ping; internet
-	// stands for everybody else.
+	// represents everybody else.
 	office   = "38.140.26.4"
 	internet = "203.0.113.7"
 )
@@ -20,9 +20,9 @@ const (
 // destinations are the columns of the tables: all places but the office.
 func destinations() []string { return []string{cvp, border01, border02, core01, internet} }
 
-// Who reaches whom at each point of the story. These tables are the story's own: they were written
-// down from the account's security group and the text of the policies, and are not computed by
-// anything.
+// Which endpoint reaches which at each point of the story. These tables are the story's own: they
+// were written down from the account's security group and the text of the policies, and are not
+// computed by anything.
 const (
 	// The one security group that all VMs share allows everything from 192.168.0.0/16, ssh from
 	// anywhere, ping from the office's network, and everything out.

@@ -57,8 +57,8 @@ const (
 	noTraffic = '-' // not a question: a VM and itself, or two outside addresses
 )
 
-// matrix says who can reach whom: cells[i][j] has one sign per service for the traffic from from[i]
-// to to[j].
+// matrix says which endpoint can reach which: cells[i][j] has one sign per service for the traffic
+// from from[i] to to[j].
 type matrix struct {
 	from, to []place
 	cells    [][]string

@@ -105,7 +105,7 @@ func TestAChangeOfOneInterfaceIsNeverHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.ModifyNetworkInterfaceGroups(machines[1].nics[1].ID, []string{"sg-55510831"}); err != nil {
+	if err := r.Interfaces().ModifyNetworkInterfaceGroups(machines[1].nics[1].ID, []string{"sg-55510831"}); err != nil {
 		t.Fatal(err)
 	}
 	after, err := a.matrix()

@@ -30,7 +30,7 @@ type plane struct {
 	flags         []string
 	// dir is its data directory, log the file with what it prints.
 	dir, log string
-	// broken is called with why, if it ends though nobody has ended it.
+	// broken is called with why, if it ends though no one has ended it.
 	broken func(error)
 
 	cmd           *exec.Cmd
@@ -65,7 +65,7 @@ func (p *plane) start() error {
 	return nil
 }
 
-// attend keeps what a process prints, and tells of its end.
+// attend keeps what a process prints, and reports its end.
 func (p *plane) attend(cmd *exec.Cmd, out io.Reader, log io.WriteCloser, ready, exited chan struct{}) {
 	told := false
 	for lines := bufio.NewReader(out); ; {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/term"
 )
 
-// The widths between which the story is told on a terminal: its tables need the one, and nobody
+// The widths between which the story is shown on a terminal: its tables need the one, and no one
 // reads lines longer than the other.
 const narrowest, widest = 80, 120
 
 // betweenChapters is how long a person has to take in a chapter before the next one begins.
 const betweenChapters = 2 * time.Second
 
-// screen is what the story is told on. The zero value is a log: no colours, no pauses, lines of one
-// width.
+// screen is what the story is shown on. The zero value is a log: no colours, no pauses, lines of
+// one width.
 type screen struct {
 	width   int
 	colours bool

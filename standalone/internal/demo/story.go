@@ -110,8 +110,8 @@ func (s *story) check(wrong []string, format string, args ...any) {
 	}
 }
 
-// look prints who reaches whom now, marks what differs from the last look, and checks it against a
-// table.
+// look prints which endpoint reaches which now, marks what differs from the last look, and checks
+// it against a table.
 func (s *story) look(want string, marks bool) error {
 	m, err := s.account.matrix()
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// width is the longest line of the story where nobody is at a terminal.
+// width is the longest line of the story where no one is at a terminal.
 const width = 96
 
 // teller prints the story: plain lines that read well in a log.
 type teller struct {
 	out  io.Writer
 	step int
-	// screen is what the story is told on; the zero value is a log.
+	// screen is what the story is shown on; the zero value is a log.
 	screen screen
 }
 

@@ -22,7 +22,7 @@ const (
 	longest = 5 * time.Second
 )
 
-// goOn takes up a story that was told before on the same data directory.
+// goOn takes up a story that was shown before on the same data directory.
 func (s *story) goOn(ctx context.Context) error {
 	s.heading("Going on")
 	s.say("This data directory holds the policies of a story that was told before, so it is not told again (--once starts it over). The " +

@@ -20,7 +20,7 @@ const DefaultDataDir = "nephele-data"
 
 // NewCommand returns the command "up". It ends in order when the context that the command is
 // executed with ends. Shared is Config.Shared; it is asked when the flags are known. The version is
-// told in the console.
+// reported in the console.
 func NewCommand(crds fs.FS, controller LoggingController, shared func() []string, version string) *cobra.Command {
 	cfg := Config{CRDs: crds, Shared: shared}
 	browser := Console{Version: version}

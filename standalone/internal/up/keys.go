@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/serving"
 	"github.com/nephele-io/nephele/internal/cli/keyscmd"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
@@ -58,14 +58,14 @@ func Keys(dir string) ([]keyscmd.List, error) {
 // keysOfAPI are those of the server of computed policies, which has a directory of its own.
 func keysOfAPI(dir string, l keyscmd.List) keyscmd.List {
 	l.Name, l.Does, l.Believers = "api-ca", "signs for the server of computed policies", "the API server and agents"
-	l.Kind = certs.AuthorityKind(apiserver.AuthorityName)
+	l.Kind = certs.AuthorityKind(serving.AuthorityName)
 	open := func() (*certs.Store, error) { return certs.Open(filepath.Join(dir, apiDir), time.Now) }
 	l.Read = func(context.Context) (keyring.Ring, error) {
 		store, err := open()
 		if err != nil {
 			return nil, err
 		}
-		ring, err := store.Ring(apiserver.AuthorityName, l.Kind)
+		ring, err := store.Ring(serving.AuthorityName, l.Kind)
 		if err == nil && len(ring) == 0 {
 			err = vault.ErrNone
 		}
@@ -85,7 +85,7 @@ func keysOfAPI(dir string, l keyscmd.List) keyscmd.List {
 			if err != nil {
 				return err
 			}
-			return store.SetRing(apiserver.AuthorityName, after)
+			return store.SetRing(serving.AuthorityName, after)
 		})
 	}
 	return l

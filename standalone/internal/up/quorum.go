@@ -27,7 +27,7 @@ const quorumPause = 10 * time.Second
 type quorum struct {
 	kube    kubernetes.Interface
 	dataDir string
-	// several says that this is one of several; one that is alone takes back what was told.
+	// several says that this is one of several; one that is alone takes back what was reported.
 	several bool
 	told    status.HubProcesses
 }
@@ -46,7 +46,8 @@ func (q *quorum) start(ctx context.Context) (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
-			// What cannot be told now is tried again; that nothing is told is told by status.
+			// What cannot be told now is tried again; that nothing is reported is reported by
+			// status.
 			if err := q.round(ctx); err == nil && !q.several {
 				return
 			}

@@ -1,5 +1,5 @@
 // Package up runs the whole of Nephele in one process: a control plane, its API types, and the
-// controller, until it is told to stop.
+// controller, until it is asked to stop.
 //
 // Run owns everything it starts: when it returns, the controller has ended, the control plane has
 // been stopped in order, and the data directory is free. The Kubernetes libraries allow one control

@@ -18,7 +18,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/registration"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -84,7 +84,7 @@ func TestWebhooksOfAFormerRun(t *testing.T) {
 // anybody else on this machine.
 func strangersAreSentAway(t *testing.T, cfg *rest.Config) {
 	t.Helper()
-	c, err := apiserver.RegistrationClient(cfg)
+	c, err := registration.NewClient(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,13 +128,13 @@ func somePolicy(name string) *v1beta1.NetworkPolicy {
 // leaveWebhooks registers webhooks that nobody serves, and returns when they are in force.
 func leaveWebhooks(t *testing.T, ctx context.Context, cfg *rest.Config) {
 	t.Helper()
-	c, err := apiserver.RegistrationClient(cfg)
+	c, err := registration.NewClient(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	r := &apiserver.Registration{
+	r := &registration.Registration{
 		Client: c, Service: types.NamespacedName{Namespace: "kube-system", Name: "antrea"}, Port: deadPort, Local: true,
 		CABundle: func() []byte { return nil }, Hooks: webhook.Hooks(), Clock: clock.RealClock{}, Logger: logr.Discard(),
 	}

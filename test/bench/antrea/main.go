@@ -1,11 +1,12 @@
 // Command antrea builds the benchmarks of an Antrea checkout and ours, runs them side by side and
-// prints how long both take:
+// prints how much processor time both take, or with -clock how long they take:
 //
 //	git clone https://github.com/antrea-io/antrea /tmp/antrea
 //	go run ./test/bench/antrea -antrea /tmp/antrea
 //
 // It fetches nothing itself, besides the modules that `go test` needs to build the checkout, and
-// writes nothing into it.
+// writes nothing into it: so that the Antrea benchmarks tell their processor time, the calls that
+// start and stop their clock are replaced while they are built.
 //
 // Both sides begin with informers that hold every decoded object of the same world, and end when
 // every computed object is in the store and nobody watches: on their side the functions
@@ -16,7 +17,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -42,17 +46,28 @@ func main() {
 	checkout := flag.String("antrea", "", "a checkout of Antrea: git clone https://github.com/antrea-io/antrea")
 	modfile := flag.String("modfile", "", "a go.mod to build the checkout with in place of its own, for one of whose modules there is no server")
 	pairs := flag.Int("pairs", 5, "pairs of runs per row")
+	clock := flag.Bool("clock", false, "compare what the clock says, on a machine that does nothing else, instead of the processor time")
 	only := flag.String("rows", "P1,P2,P3,P4,P5,P6", "the rows to run; P4 and P5 take Antrea two minutes each time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := compare(ctx, *checkout, *modfile, *pairs, strings.Split(*only, ",")); err != nil {
+	unit := "cpu-s"
+	if *clock {
+		unit = "ns/op"
+	}
+	if err := compare(ctx, *checkout, *modfile, unit, *pairs, strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "antrea:", err)
 		os.Exit(1)
 	}
 }
 
-func compare(ctx context.Context, checkout, modfile string, pairs int, only []string) error {
+// packageOfTheirs has the benchmarks of Antrea, in theirBenchmarks.
+const (
+	packageOfTheirs = "pkg/controller/networkpolicy"
+	theirBenchmarks = "networkpolicy_controller_perf_test.go"
+)
+
+func compare(ctx context.Context, checkout, modfile, unit string, pairs int, only []string) error {
 	if checkout == "" || pairs < 1 {
 		return fmt.Errorf("want -antrea DIR, a checkout of Antrea (git clone https://github.com/antrea-io/antrea), and at least one pair")
 	}
@@ -61,16 +76,19 @@ func compare(ctx context.Context, checkout, modfile string, pairs int, only []st
 		return err
 	}
 	defer os.RemoveAll(built)
-	const packageOfTheirs = "pkg/controller/networkpolicy"
 	theirs, ours := filepath.Join(built, "theirs"), filepath.Join(built, "ours")
-	args := []string{"test", "-c", "-o", theirs}
+	overlay, err := timed(checkout, built)
+	if err != nil {
+		return err
+	}
+	args := []string{"test", "-c", "-vet=off", "-o", theirs, "-overlay", overlay}
 	if modfile != "" {
 		args = append(args, "-mod=mod", "-modfile="+modfile)
 	}
 	if err := build(ctx, checkout, append(args, "./"+packageOfTheirs)...); err != nil {
 		return fmt.Errorf("building the benchmarks of %s: %w", checkout, err)
 	}
-	if err := build(ctx, ".", "test", "-c", "-o", ours, "./internal/policy"); err != nil {
+	if err := build(ctx, ".", "test", "-c", "-vet=off", "-o", ours, "./internal/policy"); err != nil {
 		return fmt.Errorf("building our benchmarks, from the root of the project: %w", err)
 	}
 	fmt.Println("| World | Antrea: min, median, max | Nephele | Ratio of a pair | Of the fastest |")
@@ -81,11 +99,11 @@ func compare(ctx context.Context, checkout, modfile string, pairs int, only []st
 		}
 		var a, b, ratios []float64
 		for range pairs {
-			t, err := run(ctx, theirs, filepath.Join(checkout, packageOfTheirs), "^BenchmarkInitXLargeScaleWith"+row.theirs+"$")
+			t, err := run(ctx, theirs, filepath.Join(checkout, packageOfTheirs), "^BenchmarkInitXLargeScaleWith"+row.theirs+"$", unit)
 			if err != nil {
 				return fmt.Errorf("%s on Antrea's side: %w", row.name, err)
 			}
-			o, err := run(ctx, ours, "internal/policy", "^BenchmarkStored$/^"+row.ours+"$")
+			o, err := run(ctx, ours, "internal/policy", "^BenchmarkStored$/^"+row.ours+"$", unit)
 			if err != nil {
 				return fmt.Errorf("%s on our side: %w", row.name, err)
 			}
@@ -96,40 +114,118 @@ func compare(ctx context.Context, checkout, modfile string, pairs int, only []st
 	return nil
 }
 
+// timing is Go that stands beside the benchmarks of Antrea: the clock that they start and stop also
+// counts the processor time of the process.
+const timing = `package networkpolicy
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+var timed struct {
+	runs         bool
+	begun, spent time.Duration
+}
+
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func startTimer(b *testing.B) {
+	timed.runs, timed.begun = true, processorTime()
+	b.StartTimer()
+}
+
+func stopTimer(b *testing.B) {
+	b.StopTimer()
+	if timed.runs {
+		timed.runs, timed.spent = false, timed.spent+processorTime()-timed.begun
+	}
+	b.ReportMetric(timed.spent.Seconds(), "cpu-s")
+}
+`
+
+// timed writes what is to be built in place of the benchmarks of Antrea into a folder, and returns
+// the file that tells the go command so.
+func timed(checkout, folder string) (overlay string, err error) {
+	checkout, err = filepath.Abs(checkout)
+	if err != nil {
+		return "", err
+	}
+	at := filepath.Join(checkout, packageOfTheirs, theirBenchmarks)
+	source, err := os.ReadFile(at)
+	if err != nil {
+		return "", fmt.Errorf("reading the benchmarks of Antrea: %w", err)
+	}
+	source, err = retimed(source)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
+	}
+	replaced := map[string]string{
+		at: filepath.Join(folder, "benchmarks.go"),
+		filepath.Join(checkout, packageOfTheirs, "timing_of_processor_test.go"): filepath.Join(folder, "timing.go"),
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replaced})
+	overlay = filepath.Join(folder, "overlay.json")
+	return overlay, errors.Join(err, os.WriteFile(replaced[at], source, 0o600),
+		os.WriteFile(filepath.Join(folder, "timing.go"), []byte(timing), 0o600), os.WriteFile(overlay, list, 0o600))
+}
+
+// retimed makes benchmarks use the clock of timing.
+func retimed(source []byte) ([]byte, error) {
+	for _, call := range []string{"Start", "Stop"} {
+		before := []byte("b." + call + "Timer()")
+		if !bytes.Contains(source, before) {
+			return nil, fmt.Errorf("want a benchmark that calls %s", before)
+		}
+		source = bytes.ReplaceAll(source, before, []byte(strings.ToLower(call)+"Timer(b)"))
+	}
+	return source, nil
+}
+
 func build(ctx context.Context, dir string, args ...string) error {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir, c.Stdout, c.Stderr = dir, os.Stderr, os.Stderr
 	return c.Run()
 }
 
-// run runs one benchmark once, in its package, and returns the seconds that it took.
-func run(ctx context.Context, binary, dir, bench string) (float64, error) {
+// run runs one benchmark once, in its package, and returns the seconds that it took in a unit.
+func run(ctx context.Context, binary, dir, bench, unit string) (float64, error) {
 	c := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", bench, "-test.benchtime", "1x", "-test.timeout", "1h")
 	c.Dir = dir
 	out, err := c.CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s", err, out)
 	}
-	return seconds(string(out))
+	return seconds(string(out), unit)
 }
 
-// seconds returns the time of the one benchmark in the output of a run.
-func seconds(out string) (float64, error) {
+// seconds returns the time of the one benchmark in the output of a run, which is in a unit: ns/op
+// or cpu-s.
+func seconds(out, unit string) (float64, error) {
 	found := -1.0
 	for text := range strings.Lines(out) {
 		fields := strings.Fields(text)
-		at := slices.Index(fields, "ns/op")
+		at := slices.Index(fields, unit)
 		if at < 1 {
 			continue
 		}
-		ns, err := strconv.ParseFloat(fields[at-1], 64)
-		if err != nil || ns <= 0 {
-			return 0, fmt.Errorf("a time of %q ns/op, want a positive number", fields[at-1])
+		took, err := strconv.ParseFloat(fields[at-1], 64)
+		if err != nil || took <= 0 {
+			return 0, fmt.Errorf("a time of %q %s, want a positive number", fields[at-1], unit)
 		}
 		if found >= 0 {
 			return 0, fmt.Errorf("more than one benchmark ran: %s", out)
 		}
-		found = ns / 1e9
+		if found = took; unit == "ns/op" {
+			found /= 1e9
+		}
 	}
 	if found < 0 {
 		return 0, fmt.Errorf("no benchmark ran: %s", out)

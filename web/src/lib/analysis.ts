@@ -12,6 +12,8 @@ export interface PolicyName {
   namespace?: string
   name: string
   hidden?: boolean
+  /** The member of the set that has it, on a map of the set. */
+  cluster?: string
 }
 
 export interface RuleRef {
@@ -117,6 +119,24 @@ export interface Balanced {
   targets?: BalancedTarget[]
 }
 
+/** How an Egress lets a packet leave the cluster. */
+export interface Leaving {
+  egress: string
+  state: string
+  address?: string
+  node?: string
+  why?: string
+}
+
+/** leavingText says how a packet leaves the cluster, or why it does not. */
+export function leavingText(l: Leaving): string {
+  if (l.state === 'Leaves') {
+    return `It leaves with ${l.address}${l.node ? `, which Node ${l.node} has` : ''}.`
+  }
+  const why = l.why ? `: ${l.why}` : ''
+  return l.state === 'Dropped' ? `It is dropped instead of leaving otherwise${why}` : `It leaves${l.address ? ` with ${l.address}` : ''} or is dropped${why}`
+}
+
 export interface FlowPair {
   from?: string
   to?: string
@@ -129,6 +149,7 @@ export interface FlowPair {
   atService?: Decision
   ingress?: Decision
   balanced?: Balanced
+  leaving?: Leaving
 }
 
 export interface FlowAnswer extends Seen {
@@ -146,6 +167,7 @@ export interface FlowAnswer extends Seen {
   atService?: Decision
   ingress?: Decision
   balanced?: Balanced
+  leaving?: Leaving
   flows?: FlowPair[]
 }
 
@@ -226,6 +248,8 @@ export interface MapNode {
   account?: string
   region?: string
   network?: string
+  /** The member of the set that has it, on a map of the set. */
+  cluster?: string
   notEnforced?: string
   isolated?: string[]
   policies?: PolicyName[]
@@ -435,7 +459,7 @@ export function policyName(p: PolicyName): string {
   if (p.hidden) {
     return 'a policy that you may not see'
   }
-  return `${p.namespace ? p.namespace + '/' : ''}${p.name}` + (p.type === 'K8sNetworkPolicy' ? ' (Kubernetes)' : '')
+  return `${p.cluster ? p.cluster + ':' : ''}${p.namespace ? p.namespace + '/' : ''}${p.name}` + (p.type === 'K8sNetworkPolicy' ? ' (Kubernetes)' : '')
 }
 
 export function policyKind(p: PolicyName): string {
@@ -444,7 +468,7 @@ export function policyKind(p: PolicyName): string {
 
 /** policyPath is where the policy stands in the console; empty for one that has no page. */
 export function policyPath(p: PolicyName): string {
-  if (p.hidden) {
+  if (p.hidden || p.cluster) {
     return ''
   }
   if (p.type === 'AntreaClusterNetworkPolicy') {

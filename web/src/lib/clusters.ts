@@ -34,13 +34,25 @@ export function troubles(c: SetCluster): string[] {
 export interface SetRow {
   policy: Policy
   name: string
+  /** Empty for a kind that has no page. */
   path: string
   cells: (ClusterRealization | undefined)[]
 }
 
-/** setRows are the policies that any member has or is to have, and how far each is there, in the order of the members. */
-export function setRows(acnp: Policy[], annp: Policy[], clusters: string[]): SetRow[] {
+/** setRows are the policies that any member has or is to have, and how far each is there, in the order of the members. Of those of Kubernetes the members say it. */
+export function setRows(acnp: Policy[], annp: Policy[], members: SetCluster[]): SetRow[] {
   const rows: SetRow[] = []
+  const clusters = members.map((c) => c.metadata.name)
+  const plain = new Map<string, SetRow>()
+  members.forEach((c, i) => {
+    for (const p of c.status?.kubernetesPolicies ?? []) {
+      const key = p.namespace + '/' + p.name
+      const row = plain.get(key) ?? { policy: { metadata: { namespace: p.namespace, name: p.name }, spec: { priority: 0 } }, name: key + ' (Kubernetes)', path: '', cells: clusters.map(() => undefined) }
+      row.cells[i] = { ...p, name: c.metadata.name }
+      plain.set(key, row)
+    }
+  })
+  rows.push(...plain.values())
   for (const p of [...acnp, ...annp]) {
     if (!p.status?.clusters?.length) continue
     const ns = p.metadata.namespace

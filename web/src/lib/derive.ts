@@ -136,7 +136,7 @@ export function findings(accounts: Account[], selectors: Selector[], policies: P
         out.push({ tone, what: `account ${name}: ${words[type]}`, text: c.message ?? '', path: type === 'Drift' ? '/changes?tab=drift' : '/changes' })
       }
     }
-    for (const type of ['SoleWriter', 'RecordsSigned', 'EventsReceived', 'PoliciesReceived', 'ServicesRead', 'FlowLogsRead']) {
+    for (const type of ['SoleWriter', 'RecordsSigned', 'EventsReceived', 'PoliciesReceived', 'ServicesRead', 'FlowLogsRead', 'NodeRoutes']) {
       const c = condition(a, type)
       if (c?.status === 'False') {
         out.push({ tone: type === 'SoleWriter' ? 'bad' : 'warn', what: `account ${name}`, text: `${c.reason ?? type}: ${c.message ?? ''}`, path: '/changes' })

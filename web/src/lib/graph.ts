@@ -96,6 +96,10 @@ export function boxOf(n: MapNode, networkName: (id: string) => string = (id) => 
   if (n.kind === 'Addresses') {
     return { id: 'outside', label: 'outside world', kind: 'outside' }
   }
+  if (n.cluster) {
+    const place = n.namespace ? 'namespace ' + n.namespace : 'Nodes'
+    return { id: `cluster:${n.cluster}:${n.namespace ?? ''}`, label: `${n.cluster}: ${place}`, kind: 'namespace' }
+  }
   if (n.namespace) {
     return { id: 'ns:' + n.namespace, label: 'namespace ' + n.namespace, kind: 'namespace' }
   }
@@ -148,7 +152,7 @@ export function worst(rings: Ring[]): Ring {
 }
 
 function matches(n: MapNode, text: string): boolean {
-  return [n.label, n.role, n.tier, n.service, n.namespace, n.network, n.account, n.region, ...(n.members ?? []), ...(n.addresses ?? []), ...(n.policies ?? []).map((p) => p.name)].join(' ').toLowerCase().includes(text)
+  return [n.label, n.role, n.tier, n.service, n.namespace, n.cluster, n.network, n.account, n.region, ...(n.members ?? []), ...(n.addresses ?? []), ...(n.policies ?? []).map((p) => p.name)].join(' ').toLowerCase().includes(text)
 }
 
 function nounOf(n: MapNode): GraphNode['noun'] {

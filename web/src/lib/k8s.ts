@@ -201,7 +201,7 @@ export interface ClusterRealization {
 /** A member of the set, in its hub. */
 export interface SetCluster extends Obj {
   spec?: { addresses?: { pods?: string[]; nodes?: string[]; machines?: string[] }; namespaces?: string[]; accounts?: string[] }
-  status?: { version?: string; since?: string; lastHeard?: string; namespaces?: number; entities?: number; policies?: number; refused?: number; conditions?: Condition[] }
+  status?: { version?: string; since?: string; lastHeard?: string; namespaces?: number; entities?: number; policies?: number; refused?: number; kubernetesPolicies?: (Omit<ClusterRealization, 'name' | 'observedGeneration'> & { namespace: string; name: string })[]; kubernetesPoliciesMore?: number; conditions?: Condition[] }
 }
 
 export interface Tier extends Obj {

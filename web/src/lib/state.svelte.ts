@@ -12,10 +12,14 @@ class App {
   draft = $state('')
   draftName = $state('')
 
+  private again: ReturnType<typeof setTimeout> | undefined
+
+  /** begin asks for a session, and again every few seconds while nobody answers. */
   async begin(): Promise<void> {
-    this.error = ''
+    clearTimeout(this.again)
     try {
       const answer = await ask()
+      this.error = ''
       if ('login' in answer) {
         this.login = answer.login
         this.session = undefined
@@ -27,6 +31,8 @@ class App {
       world.start(() => void this.check())
     } catch (e) {
       this.error = (e as Error).message
+      clearTimeout(this.again)
+      this.again = setTimeout(() => void this.begin(), 3000)
     }
   }
 

@@ -1,5 +1,5 @@
 // Package links brings the network of a Node into the kernel, and reads it back, by netlink. It
-// decides nothing: package network says what is wanted, and what must be done to get there.
+// decides nothing: package network decides what is wanted, and which steps lead there.
 //
 // It promises:
 //

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/nephele-io/nephele/internal/agent/network"
@@ -33,6 +34,10 @@ var ErrNoVXLAN = errors.New("the kernel has no VXLAN (CONFIG_VXLAN): load the mo
 // Kernel is that of a network namespace.
 type Kernel struct {
 	handle *netlink.Handle
+	// raw changes what the library cannot, and tracked knows connections; nil where the kernel
+	// follows none.
+	raw     *nl.SocketHandle
+	tracked *netlink.Handle
 	// sealer makes the device of WireGuard; nil if there is none.
 	sealer Sealer
 }
@@ -46,11 +51,26 @@ func Open() (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open links and routes: %w", err)
 	}
-	return &Kernel{handle: h}, nil
+	raw, err := nl.Subscribe(unix.NETLINK_ROUTE)
+	if err != nil {
+		h.Close()
+		return nil, fmt.Errorf("open links and routes: %w", err)
+	}
+	k := &Kernel{handle: h, raw: &nl.SocketHandle{Socket: raw}}
+	if tracked, err := netlink.NewHandle(unix.NETLINK_NETFILTER); err == nil {
+		k.tracked = tracked
+	}
+	return k, nil
 }
 
 // Close ends the work with the kernel, which stays as it is.
-func (k *Kernel) Close() { k.handle.Close() }
+func (k *Kernel) Close() {
+	k.handle.Close()
+	k.raw.Close()
+	if k.tracked != nil {
+		k.tracked.Close()
+	}
+}
 
 // Observe reads what there is.
 func (k *Kernel) Observe(look network.Look) (*network.State, network.Underlay, error) {
@@ -113,7 +133,7 @@ func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, e
 			return nil, under, err
 		}
 	}
-	if err := k.readWays(state); err != nil {
+	if err := k.readWays(state, device); err != nil {
 		return nil, under, err
 	}
 	under.Toward, err = k.toward(look, names, mtu, addresses)

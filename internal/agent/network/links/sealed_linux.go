@@ -61,15 +61,22 @@ func (k *Kernel) readSealed(a *netlink.LinkAttrs, addresses []netip.Prefix) (*ne
 }
 
 // readWays reads the routes and rules that count before others.
-func (k *Kernel) readWays(state *network.State) error {
-	list, err := k.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: network.SealedTable}, netlink.RT_FILTER_TABLE)
+func (k *Kernel) readWays(state *network.State, device int) error {
+	list, err := k.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: network.Protocol}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
-		return fmt.Errorf("read the routes of WireGuard: %w", err)
+		return fmt.Errorf("read the routes of WireGuard and of exits: %w", err)
 	}
 	for _, r := range list {
-		if to, ok := prefixOf(r.Dst); ok && r.Protocol == network.Protocol {
-			state.Ways[network.Way{To: to, Closed: r.Type == unix.RTN_UNREACHABLE}] = true
+		to, ok := prefixOf(r.Dst)
+		exit, ofExit := exitOf(r.Table)
+		if !ok || r.Table != network.SealedTable && !ofExit {
+			continue
 		}
+		way := network.Way{To: to, Exit: exit, Closed: r.Type == unix.RTN_UNREACHABLE, Past: r.Type == unix.RTN_THROW}
+		if r.Gw != nil {
+			way.Via, way.Wrapped = address(r.Gw), r.LinkIndex == device
+		}
+		state.Ways[way] = true
 	}
 	for six, family := range families {
 		rules, err := k.handle.RuleList(family)
@@ -79,13 +86,33 @@ func (k *Kernel) readWays(state *network.State) error {
 		if err != nil {
 			return fmt.Errorf("read the rules of routes: %w", err)
 		}
-		if slices.ContainsFunc(rules, func(r netlink.Rule) bool {
-			return r.Priority == network.SealedPriority && r.Table == network.SealedTable
-		}) {
-			state.Rules[six] = true
+		for _, r := range rules {
+			exit, ofExit := exitOf(r.Table)
+			switch {
+			case r.Priority == network.SealedPriority && r.Table == network.SealedTable:
+				state.Rules[network.RuleStep{Six: six}] = true
+			case r.Priority == priorityOf(exit) && ofExit && r.Mark == uint32(exit)<<network.ExitShift && r.Mask != nil && *r.Mask == network.ExitMask:
+				state.Rules[network.RuleStep{Six: six, Exit: exit}] = true
+			}
 		}
 	}
 	return nil
+}
+
+// exitOf is the number of the exit of which a table is.
+func exitOf(table int) (number uint8, ok bool) {
+	if table <= network.ExitTable || table > network.ExitTable+network.ReturnExit {
+		return 0, false
+	}
+	return uint8(table - network.ExitTable), true
+}
+
+// priorityOf is that of the rule that leads to an exit.
+func priorityOf(exit uint8) int {
+	if exit == network.ReturnExit {
+		return network.ReturnPriority
+	}
+	return network.ExitPriority
 }
 
 var families = map[bool]int{false: netlink.FAMILY_V4, true: netlink.FAMILY_V6}
@@ -148,9 +175,31 @@ func (w *writing) wireguard(d *network.WireGuard) error {
 // way adds or removes a route of the table of WireGuard.
 func (w *writing) way(v network.Verb, s *network.Way) error {
 	r := &netlink.Route{Dst: &net.IPNet{IP: s.To.Addr().AsSlice(), Mask: net.CIDRMask(s.To.Bits(), s.To.Addr().BitLen())}, Protocol: network.Protocol, Table: network.SealedTable}
-	if s.Closed {
+	if s.Exit != 0 {
+		r.Table = network.ExitTable + int(s.Exit)
+	}
+	switch {
+	case s.Closed:
 		r.Type, r.Priority = unix.RTN_UNREACHABLE, closedMetric
-	} else {
+	case s.Past:
+		r.Type = unix.RTN_THROW
+	case s.Via.IsValid():
+		r.Gw = s.Via.AsSlice()
+		if s.Wrapped {
+			index, err := w.link(network.Device)
+			if gone(err) && v == network.Remove {
+				return nil // it went with the device
+			}
+			if err != nil {
+				return err
+			}
+			// Answers come by the device though the way back would be another one.
+			if err := w.loosen(index); err != nil && v != network.Remove {
+				return err
+			}
+			r.LinkIndex, r.Flags = index, int(netlink.FLAG_ONLINK)
+		}
+	default:
 		index, err := w.link(network.WireGuardDevice)
 		if gone(err) && v == network.Remove {
 			return nil // it went with the device
@@ -175,6 +224,10 @@ func (w *writing) way(v network.Verb, s *network.Way) error {
 func (w *writing) rule(v network.Verb, s *network.RuleStep) error {
 	r := netlink.NewRule()
 	r.Family, r.Table, r.Priority, r.Protocol = families[s.Six], network.SealedTable, network.SealedPriority, network.Protocol
+	if s.Exit != 0 {
+		mask := uint32(network.ExitMask)
+		r.Table, r.Priority, r.Mark, r.Mask = network.ExitTable+int(s.Exit), priorityOf(s.Exit), uint32(s.Exit)<<network.ExitShift, &mask
+	}
 	if v == network.Remove {
 		if err := w.handle.RuleDel(r); err != nil && !gone(err) {
 			return err

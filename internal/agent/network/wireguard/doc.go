@@ -1,17 +1,17 @@
-// Package wireguard is the device of WireGuard of a Node and the key of the Node: by the kernel
-// where it has WireGuard, and else by wireguard-go in the process. Only programs that link it can
-// encrypt.
+// Package wireguard manages the WireGuard device of a Node and the key of the Node. The kernel
+// encrypts where it has WireGuard, else wireguard-go in the process. Only programs that link this
+// package can encrypt.
 //
-// It owns the files of the key, in a directory of which it is the only user, and the device
-// network.WireGuardDevice; which Nodes are behind it package network says.
+// It owns the files of the key, in a directory of its own, and the device network.WireGuardDevice.
+// Package network decides which Nodes are its peers.
 //
 // It promises:
 //
-//   - The private key leaves the process only to the kernel and to its file, which is root's alone.
-//     A new key counts only once the caller says that others were told of it.
-//   - The device stays when the process ends. Where the kernel encrypts, so does what it carries;
-//     else what others send is lost until the next process, and nothing goes out in the clear.
-//   - What is read back is what is in force, whoever has set it.
+//   - The private key leaves the process only to the kernel and to its file, which only root can
+//     read. A new key is used only once the caller says that it is published.
+//   - The device stays when the process ends. Where the kernel encrypts, traffic goes on; else
+//     packets of other Nodes are lost until the next process, and nothing goes out in the clear.
+//   - What is read back is what is in force, also if another program has set it.
 //
 // It is safe for concurrent use.
 package wireguard

@@ -11,9 +11,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // pair are both ends of a connection.
@@ -74,24 +75,24 @@ func join(t *testing.T, from, to *nfttest.Host, network string, source, destinat
 
 // isolating is a program that lets in, and out, connections to some ports only, of the directions
 // that it names.
-func isolating(open map[nft.Direction][]uint16) *nft.Program {
+func isolating(open map[ruleset.Direction][]uint16) *ruleset.Program {
 	p := guard(nil)
 	for d, ports := range open {
 		c := p.Chains[d.String()]
-		c.Rules = append(c.Rules, nft.Rule{Matches: []nft.Match{{Kind: nft.MatchNeighbour}}, Action: nft.Accept})
+		c.Rules = append(c.Rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchNeighbour}}, Action: ruleset.Accept})
 		for _, port := range ports {
-			c.Rules = append(c.Rules, nft.Rule{Action: nft.Accept, Matches: []nft.Match{{Kind: nft.MatchProtocol, Lo: uint16(nft.TCP)}, {Kind: nft.MatchPort, Lo: port, Hi: port}}})
+			c.Rules = append(c.Rules, ruleset.Rule{Action: ruleset.Accept, Matches: []ruleset.Match{{Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)}, {Kind: ruleset.MatchPort, Lo: port, Hi: port}}})
 		}
-		c.Rules = append(c.Rules, nft.Rule{Action: nft.Drop})
+		c.Rules = append(c.Rules, ruleset.Rule{Action: ruleset.Drop})
 	}
 	return p
 }
 
 // opened opens the table and the connections of the lab's host, joined as in an agent.
-func (l *lab) opened(t *testing.T) *kernel.Connections {
+func (l *lab) opened(t *testing.T) *conntrack.Connections {
 	t.Helper()
-	var c *kernel.Connections
-	if err := l.host.Do(func() (err error) { c, err = kernel.OpenConnections(); return err }); err != nil {
+	var c *conntrack.Connections
+	if err := l.host.Do(func() (err error) { c, err = conntrack.Open(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
@@ -104,7 +105,7 @@ func (l *lab) opened(t *testing.T) *kernel.Connections {
 	return c
 }
 
-func (l *lab) enforce(t *testing.T, c *kernel.Connections, p *nft.Program) int {
+func (l *lab) enforce(t *testing.T, c *conntrack.Connections, p *ruleset.Program) int {
 	t.Helper()
 	if _, err := l.table.Apply(p); err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestConnectionsOlderThanTheRules(t *testing.T) {
 			for n := uint16(180); n < 1600; n += 2 {
 				open = append(open, n)
 			}
-			program := isolating(map[nft.Direction][]uint16{nft.Ingress: open})
+			program := isolating(map[ruleset.Direction][]uint16{ruleset.Ingress: open})
 			if _, err := l.table.Apply(program); err != nil {
 				t.Fatal(err)
 			}
@@ -222,10 +223,10 @@ func TestWayOfConnectionUnknown(t *testing.T) {
 	if !say(p.there, p.here, patient) {
 		t.Fatal("it does not work")
 	}
-	if n := l.enforce(t, cutter, isolating(map[nft.Direction][]uint16{nft.Ingress: nil})); n != 0 || !say(p.there, p.here, patient) {
+	if n := l.enforce(t, cutter, isolating(map[ruleset.Direction][]uint16{ruleset.Ingress: nil})); n != 0 || !say(p.there, p.here, patient) {
 		t.Errorf("%d were cut that egress allows", n)
 	}
-	if n := l.enforce(t, cutter, isolating(map[nft.Direction][]uint16{nft.Ingress: nil, nft.Egress: nil})); n != 1 || say(p.here, p.there, soon) {
+	if n := l.enforce(t, cutter, isolating(map[ruleset.Direction][]uint16{ruleset.Ingress: nil, ruleset.Egress: nil})); n != 1 || say(p.here, p.there, soon) {
 		t.Errorf("%d were cut that nothing allows", n)
 	}
 	if n := l.enforce(t, cutter, guard(nil)); n != 0 || !say(p.here, p.there, patient) {
@@ -244,7 +245,7 @@ func TestConnectionsWithoutRoomForLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Close() })
-	plain := &nft.Program{Chains: map[string]*nft.Chain{"ingress": {Rules: []nft.Rule{{Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept}}}}}
+	plain := &ruleset.Program{Chains: map[string]*ruleset.Chain{"ingress": {Rules: []ruleset.Rule{{Matches: []ruleset.Match{{Kind: ruleset.MatchEstablished}}, Action: ruleset.Accept}}}}}
 	if _, err := other.Apply(plain); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +256,7 @@ func TestConnectionsWithoutRoomForLabels(t *testing.T) {
 	if list, err := l.host.Handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET); err != nil || len(list) == 0 {
 		t.Fatalf("nobody follows it: %v", err)
 	}
-	if n := l.enforce(t, cutter, isolating(map[nft.Direction][]uint16{nft.Ingress: {180}})); n != 1 || say(client, server, soon) {
+	if n := l.enforce(t, cutter, isolating(map[ruleset.Direction][]uint16{ruleset.Ingress: {180}})); n != 1 || say(client, server, soon) {
 		t.Errorf("%d were cut", n)
 	}
 	if n := l.enforce(t, cutter, guard(nil)); n != 0 || !say(client, server, patient) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // CaptureTable is the table whose rules choose the packets that are captured. The kernel removes it
@@ -54,31 +56,31 @@ type Captured struct {
 
 // Capture captures packets. Set may be called while it runs.
 type Capture struct {
-	table, log    *socket
+	table, log    *netfilter.Socket
 	closed, ended chan struct{}
 	once          sync.Once
 }
 
 // OpenCapture begins to capture, nothing at first, in the network namespace of the calling thread.
 func OpenCapture() (*Capture, error) {
-	table, err := openSocket(answerBuffer)
+	table, err := netfilter.Open(netfilter.AnswerBuffer)
 	if err != nil {
 		return nil, err
 	}
-	log, err := openSocket(packetBuffer)
+	log, err := netfilter.Open(netfilter.PacketBuffer)
 	if err != nil {
-		return nil, errors.Join(err, table.close())
+		return nil, errors.Join(err, table.Close())
 	}
 	c := &Capture{table: table, log: log, closed: make(chan struct{}), ended: make(chan struct{})}
-	attrs := attr(nil, logConfigCmd, []byte{logCommandBind})
-	attrs = attr(attrs, logConfigMode, append(binary.BigEndian.AppendUint32(nil, captureBytes), logCopyPacket, 0))
-	if err = log.listen(unix.NFNL_SUBSYS_ULOG, logConfig, captureGroup, attrs); err != nil {
+	attrs := netfilter.Attr(nil, logConfigCmd, []byte{logCommandBind})
+	attrs = netfilter.Attr(attrs, logConfigMode, append(binary.BigEndian.AppendUint32(nil, captureBytes), logCopyPacket, 0))
+	if err = log.Listen(unix.NFNL_SUBSYS_ULOG, logConfig, captureGroup, attrs); err != nil {
 		err = fmt.Errorf("nflog group %d: %w", captureGroup, meaning(err))
 	} else {
 		err = c.Set(nil)
 	}
 	if err != nil {
-		return nil, errors.Join(err, log.close(), table.close())
+		return nil, errors.Join(err, log.Close(), table.Close())
 	}
 	return c, nil
 }
@@ -92,14 +94,14 @@ func (c *Capture) Close() {
 // Run calls each for every packet until Close. The packet is only valid until each returns.
 func (c *Capture) Run(each func(Captured)) error {
 	defer close(c.ended)
-	defer func() { _, _ = c.log.close(), c.table.close() }()
+	defer func() { _, _ = c.log.Close(), c.table.Close() }()
 	for {
 		select {
 		case <-c.closed:
 			return nil
 		default:
 		}
-		err := c.log.receive(func(kind, _ uint16, _ uint32, body []byte) error {
+		err := c.log.Receive(func(kind, _ uint16, _ uint32, body []byte) error {
 			if kind == unix.NFNL_SUBSYS_ULOG<<8|logPacket && len(body) >= nfgenSize {
 				if p, err := parseCaptured(body); err == nil {
 					each(p)
@@ -114,7 +116,7 @@ func (c *Capture) Run(each func(Captured)) error {
 }
 
 func parseCaptured(body []byte) (p Captured, err error) {
-	err = attributes(body[nfgenSize:], func(ad *netlink.AttributeDecoder) {
+	err = netfilter.Attributes(body[nfgenSize:], func(ad *netlink.AttributeDecoder) {
 		switch b := ad.Bytes(); ad.Type() {
 		case logAttrPrefix:
 			p.ID = ad.String()
@@ -131,8 +133,9 @@ func parseCaptured(body []byte) (p Captured, err error) {
 
 // Set says which packets are captured from now on.
 func (c *Capture) Set(list []Chosen) error {
-	table := message{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(attrText(nil, unix.NFTA_TABLE_NAME, CaptureTable), unix.NFTA_TABLE_FLAGS, tableOwner)}
-	messages := []message{table, {unix.NFT_MSG_DELTABLE, 0, attrText(nil, unix.NFTA_TABLE_NAME, CaptureTable)}, table}
+	name := netfilter.Text(nil, unix.NFTA_TABLE_NAME, CaptureTable)
+	table := netfilter.Message{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Attrs: netfilter.Number(slices.Clone(name), unix.NFTA_TABLE_FLAGS, tableOwner)}
+	messages := []netfilter.Message{table, {Kind: unix.NFT_MSG_DELTABLE, Attrs: name}, table}
 	const sent, got = "sent", "received"
 	messages = append(messages, baseChain(CaptureTable, sent, unix.NF_INET_PRE_ROUTING, captureSentBefore),
 		baseChain(CaptureTable, got, unix.NF_INET_POST_ROUTING, captureGotAfter))
@@ -147,7 +150,7 @@ func (c *Capture) Set(list []Chosen) error {
 		}
 		messages = append(messages, m)
 	}
-	if err := c.table.commit(messages); err != nil {
+	if err := c.table.Commit(messages); err != nil {
 		return fmt.Errorf("table %s: %w", CaptureTable, meaning(err))
 	}
 	return nil
@@ -160,49 +163,50 @@ func (c *Chosen) expressions() []expr.Any {
 }
 
 // baseChain is a chain that packets enter.
-func baseChain(table, name string, hook, priority uint32) message {
-	b := attrText(attrText(nil, unix.NFTA_CHAIN_TABLE, table), unix.NFTA_CHAIN_NAME, name)
-	b = attrNest(b, unix.NFTA_CHAIN_HOOK, attrNumber(attrNumber(nil, unix.NFTA_HOOK_HOOKNUM, hook), unix.NFTA_HOOK_PRIORITY, priority))
-	return message{unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, attrText(attrNumber(b, unix.NFTA_CHAIN_POLICY, nfAccept), unix.NFTA_CHAIN_TYPE, kindFilter)}
+func baseChain(table, name string, hook, priority uint32) netfilter.Message {
+	b := netfilter.Text(netfilter.Text(nil, unix.NFTA_CHAIN_TABLE, table), unix.NFTA_CHAIN_NAME, name)
+	b = netfilter.Nest(b, unix.NFTA_CHAIN_HOOK, netfilter.Number(netfilter.Number(nil, unix.NFTA_HOOK_HOOKNUM, hook), unix.NFTA_HOOK_PRIORITY, priority))
+	b = netfilter.Text(netfilter.Number(b, unix.NFTA_CHAIN_POLICY, nfAccept), unix.NFTA_CHAIN_TYPE, kindFilter)
+	return netfilter.Message{Kind: unix.NFT_MSG_NEWCHAIN, Flags: unix.NLM_F_CREATE, Attrs: b}
 }
 
 // plainRule is a rule of a table that is not that of programs.
-func plainRule(table, chain string, list []expr.Any) (message, error) {
+func plainRule(table, chain string, list []expr.Any) (netfilter.Message, error) {
 	var expressions []byte
 	for _, e := range list {
 		data, err := marshal(e)
 		if err != nil {
-			return message{}, err
+			return netfilter.Message{}, err
 		}
-		expressions = attrNest(expressions, unix.NFTA_LIST_ELEM, data)
+		expressions = netfilter.Nest(expressions, unix.NFTA_LIST_ELEM, data)
 	}
-	b := attrText(attrText(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain)
-	return message{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, attrNest(b, unix.NFTA_RULE_EXPRESSIONS, expressions)}, nil
+	b := netfilter.Text(netfilter.Text(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain)
+	return netfilter.Message{Kind: unix.NFT_MSG_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_APPEND, Attrs: netfilter.Nest(b, unix.NFTA_RULE_EXPRESSIONS, expressions)}, nil
 }
 
 // choosing matches packets by their addresses, protocol and ports, as far as they are given.
 func choosing(source, destination netip.Addr, six bool, protocol uint8, sourcePort, port uint16) []expr.Any {
-	family := nft.IPv4
+	family := ruleset.IPv4
 	if six {
-		family = nft.IPv6
+		family = ruleset.IPv6
 	}
 	var out []expr.Any
-	match := func(m nft.Match) { out = append(out, matching(&m, family)...) }
-	match(nft.Match{Kind: nft.MatchFamily, Lo: uint16(family)})
+	match := func(m ruleset.Match) { out = append(out, matching(&m, family)...) }
+	match(ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(family)})
 	if source.IsValid() {
-		match(nft.Match{Kind: nft.MatchPeer, Peer: &nft.Range{From: source, To: source}, Source: true})
+		match(ruleset.Match{Kind: ruleset.MatchPeer, Peer: &ruleset.Range{From: source, To: source}, Source: true})
 	}
 	if destination.IsValid() {
-		match(nft.Match{Kind: nft.MatchPeer, Peer: &nft.Range{From: destination, To: destination}})
+		match(ruleset.Match{Kind: ruleset.MatchPeer, Peer: &ruleset.Range{From: destination, To: destination}})
 	}
 	if protocol != 0 {
-		match(nft.Match{Kind: nft.MatchProtocol, Lo: uint16(protocol)})
+		match(ruleset.Match{Kind: ruleset.MatchProtocol, Lo: uint16(protocol)})
 	}
 	if sourcePort != 0 {
-		match(nft.Match{Kind: nft.MatchSourcePort, Lo: sourcePort, Hi: sourcePort})
+		match(ruleset.Match{Kind: ruleset.MatchSourcePort, Lo: sourcePort, Hi: sourcePort})
 	}
 	if port != 0 {
-		match(nft.Match{Kind: nft.MatchPort, Lo: port, Hi: port})
+		match(ruleset.Match{Kind: ruleset.MatchPort, Lo: port, Hi: port})
 	}
 	return out
 }

@@ -8,8 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // TestErrorsOfTransactions lets transactions fail: before the kernel has them, and after it has
@@ -26,12 +27,12 @@ func TestErrorsOfTransactions(t *testing.T) {
 	for n := range 200 {
 		p := small(n % 7)
 		kind := random.IntN(3)
-		table.commit = func(m []message) error {
+		table.commit = func(m []netfilter.Message) error {
 			switch kind {
 			case 0:
 				return unix.ENOBUFS
 			case 1:
-				return errors.Join(whole(m), errUnsure)
+				return errors.Join(whole(m), netfilter.ErrUnsure)
 			}
 			return whole(m)
 		}
@@ -53,19 +54,19 @@ func TestErrorsOfTransactions(t *testing.T) {
 }
 
 // small is a program with a rule, a member and a set of ranges.
-func small(n int) *nft.Program {
+func small(n int) *ruleset.Program {
 	a := netip.AddrFrom4([4]byte{10, 0, 0, byte(n)})
-	id := nft.ID{byte(n % 3)}
-	set := nft.SetName("ranges4-" + string(rune('a'+n)))
-	return &nft.Program{
-		Chains: map[string]*nft.Chain{
-			"ingress": {Rules: []nft.Rule{
-				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: 4}, {Kind: nft.MatchMember, Of: &nft.PartKey{Set: nft.Members4, ID: id}, Source: true}}, Action: nft.Drop},
-				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: 4}, {Kind: nft.MatchPeerIn, Of: &nft.PartKey{Set: set}, Source: true}}, Action: nft.Accept},
+	id := ruleset.ID{byte(n % 3)}
+	set := ruleset.SetName("ranges4-" + string(rune('a'+n)))
+	return &ruleset.Program{
+		Chains: map[string]*ruleset.Chain{
+			"ingress": {Rules: []ruleset.Rule{
+				{Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: 4}, {Kind: ruleset.MatchMember, Of: &ruleset.PartKey{Set: ruleset.Members4, ID: id}, Source: true}}, Action: ruleset.Drop},
+				{Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: 4}, {Kind: ruleset.MatchPeerIn, Of: &ruleset.PartKey{Set: set}, Source: true}}, Action: ruleset.Accept},
 			}},
 			"in4-" + string(rune('a'+n)): {},
 		},
-		Parts:  nft.PartsOf(map[nft.PartKey]*nft.Part{{Set: nft.Members4, ID: id}: {Keys: nft.KeysOf([]string{string(a.AsSlice())})}}),
-		Ranges: map[nft.SetName][]nft.Range{set: {{From: a, To: netip.MustParseAddr("255.255.255.255")}}},
+		Parts:  ruleset.PartsOf(map[ruleset.PartKey]*ruleset.Part{{Set: ruleset.Members4, ID: id}: {Keys: ruleset.KeysOf([]string{string(a.AsSlice())})}}),
+		Ranges: map[ruleset.SetName][]ruleset.Range{set: {{From: a, To: netip.MustParseAddr("255.255.255.255")}}},
 	}
 }

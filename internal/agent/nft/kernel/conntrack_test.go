@@ -6,22 +6,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/agent/nft"
-	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // guard is a program that drops some ports of TCP and UDP, in one direction or both.
-func guard(drop map[nft.Direction][]uint16) *nft.Program {
-	p := &nft.Program{Chains: map[string]*nft.Chain{}}
-	for _, d := range []nft.Direction{nft.Ingress, nft.Egress} {
-		c := &nft.Chain{
-			Rules: []nft.Rule{{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop}, {Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept}},
+func guard(drop map[ruleset.Direction][]uint16) *ruleset.Program {
+	p := &ruleset.Program{Chains: map[string]*ruleset.Chain{}}
+	for _, d := range []ruleset.Direction{ruleset.Ingress, ruleset.Egress} {
+		c := &ruleset.Chain{
+			Rules: []ruleset.Rule{{Matches: []ruleset.Match{{Kind: ruleset.MatchDead}}, Action: ruleset.Drop}, {Matches: []ruleset.Match{{Kind: ruleset.MatchEstablished}}, Action: ruleset.Accept}},
 		}
 		for _, port := range drop[d] {
-			for _, protocol := range []uint8{nft.TCP, nft.UDP} {
-				c.Rules = append(c.Rules, nft.Rule{Action: nft.Drop,
-					Matches: []nft.Match{{Kind: nft.MatchProtocol, Lo: uint16(protocol)}, {Kind: nft.MatchPort, Lo: port, Hi: port}}})
+			for _, protocol := range []uint8{ruleset.TCP, ruleset.UDP} {
+				c.Rules = append(c.Rules, ruleset.Rule{Action: ruleset.Drop,
+					Matches: []ruleset.Match{{Kind: ruleset.MatchProtocol, Lo: uint16(protocol)}, {Kind: ruleset.MatchPort, Lo: port, Hi: port}}})
 			}
 		}
 		p.Chains[d.String()] = c
@@ -44,13 +44,13 @@ func echoes(c net.Conn, limit time.Duration) bool {
 // again.
 func TestEstablishedConnectionsObey(t *testing.T) {
 	l := newLab(t)
-	var cutter *kernel.Connections
-	if err := l.host.Do(func() (err error) { cutter, err = kernel.OpenConnections(); return err }); err != nil {
+	var cutter *conntrack.Connections
+	if err := l.host.Do(func() (err error) { cutter, err = conntrack.Open(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cutter.Close() })
 	cutter.Local = func() ([]netip.Addr, error) { return []netip.Addr{local4, local6}, nil }
-	enforce := func(p *nft.Program) int {
+	enforce := func(p *ruleset.Program) int {
 		t.Helper()
 		if _, err := l.table.Apply(p); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestEstablishedConnectionsObey(t *testing.T) {
 	type held struct {
 		net.Conn
 		name string
-		dir  nft.Direction
+		dir  ruleset.Direction
 		port uint16
 	}
 	var all []held
@@ -76,9 +76,9 @@ func TestEstablishedConnectionsObey(t *testing.T) {
 				there = peers6[1]
 			}
 			for _, port := range []uint16{80, 81} {
-				for _, d := range []nft.Direction{nft.Ingress, nft.Egress} {
+				for _, d := range []ruleset.Direction{ruleset.Ingress, ruleset.Egress} {
 					a := nfttest.Attempt{From: l.peers, Network: network, Source: netip.AddrPortFrom(there, uint16(l.port.Add(1))), Destination: netip.AddrPortFrom(here, port)}
-					if d == nft.Egress {
+					if d == ruleset.Egress {
 						a = nfttest.Attempt{From: l.host, Network: network, Source: netip.AddrPortFrom(here, uint16(l.port.Add(1))), Destination: netip.AddrPortFrom(there, port)}
 					}
 					c, err := a.Open(patient)
@@ -106,10 +106,10 @@ func TestEstablishedConnectionsObey(t *testing.T) {
 			}
 		}
 	}
-	if n := enforce(guard(map[nft.Direction][]uint16{nft.Ingress: {80}, nft.Egress: {81}})); n != 8 {
+	if n := enforce(guard(map[ruleset.Direction][]uint16{ruleset.Ingress: {80}, ruleset.Egress: {81}})); n != 8 {
 		t.Errorf("%d connections were cut, want 8", n)
 	}
-	check("tightened", func(h held) bool { return (h.dir == nft.Ingress) == (h.port == 81) })
+	check("tightened", func(h held) bool { return (h.dir == ruleset.Ingress) == (h.port == 81) })
 	if n := enforce(guard(nil)); n != 0 {
 		t.Errorf("%d connections were cut by a policy that allows all", n)
 	}

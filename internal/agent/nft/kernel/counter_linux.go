@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
 )
 
 // Counter is what a rule of the kernel has counted since it was made. No other rule of the table
@@ -18,11 +20,11 @@ type Counter struct{ Handle, Packets, Bytes uint64 }
 func (t *Table) Counters(chains ...string) (map[string][]Counter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	asks := [][]byte{attrText(nil, unix.NFTA_RULE_TABLE, t.name)}
+	asks := [][]byte{netfilter.Text(nil, unix.NFTA_RULE_TABLE, t.name)}
 	if len(chains) > 0 {
 		asks = asks[:0]
 		for _, c := range chains {
-			asks = append(asks, attrText(attrText(nil, unix.NFTA_RULE_TABLE, t.name), unix.NFTA_RULE_CHAIN, c))
+			asks = append(asks, netfilter.Text(netfilter.Text(nil, unix.NFTA_RULE_TABLE, t.name), unix.NFTA_RULE_CHAIN, c))
 		}
 	}
 	for attempt := 1; ; attempt++ {
@@ -31,7 +33,7 @@ func (t *Table) Counters(chains ...string) (map[string][]Counter, error) {
 		var err error
 		for _, attrs := range asks {
 			if err == nil {
-				err = t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETRULE, unix.NFPROTO_INET, true, attrs, func(_ uint16, body []byte) error {
+				err = t.socket.Ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETRULE, unix.NFPROTO_INET, true, attrs, func(_ uint16, body []byte) error {
 					chain, c, err := counted(body)
 					if string(chain) != last { // the rules of a chain come one after the other
 						last = string(chain)

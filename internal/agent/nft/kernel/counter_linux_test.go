@@ -5,23 +5,25 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
 )
 
 // ruleMessage is a rule as the kernel tells it, with a counter among its expressions.
 func ruleMessage(chain string, c Counter) []byte {
 	number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 	expression := func(name string, data []byte) []byte {
-		return attr(nil, unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, attr(attrText(nil, unix.NFTA_EXPR_NAME, name), unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, data))
+		return netfilter.Attr(nil, unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, netfilter.Attr(netfilter.Text(nil, unix.NFTA_EXPR_NAME, name), unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, data))
 	}
-	counter := attr(attr(nil, unix.NFTA_COUNTER_BYTES, number(c.Bytes)), unix.NFTA_COUNTER_PACKETS, number(c.Packets))
+	counter := netfilter.Attr(netfilter.Attr(nil, unix.NFTA_COUNTER_BYTES, number(c.Bytes)), unix.NFTA_COUNTER_PACKETS, number(c.Packets))
 	var expressions []byte
-	expressions = append(expressions, expression("meta", attr(nil, unix.NFTA_META_KEY, []byte{0, 0, 0, 1}))...)
+	expressions = append(expressions, expression("meta", netfilter.Attr(nil, unix.NFTA_META_KEY, []byte{0, 0, 0, 1}))...)
 	expressions = append(expressions, expression("counter", counter)...)
 	expressions = append(expressions, expression("immediate", nil)...)
 	b := []byte{unix.NFPROTO_INET, 0, 0, 0}
-	b = attrText(attrText(b, unix.NFTA_RULE_TABLE, "t"), unix.NFTA_RULE_CHAIN, chain)
-	b = attr(b, unix.NFTA_RULE_HANDLE, number(c.Handle))
-	return attr(b, unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, expressions)
+	b = netfilter.Text(netfilter.Text(b, unix.NFTA_RULE_TABLE, "t"), unix.NFTA_RULE_CHAIN, chain)
+	b = netfilter.Attr(b, unix.NFTA_RULE_HANDLE, number(c.Handle))
+	return netfilter.Attr(b, unix.NFTA_RULE_EXPRESSIONS|unix.NLA_F_NESTED, expressions)
 }
 
 // TestCounted: of each rule the chain and the counter are read, for no memory at all; what is cut
@@ -43,7 +45,7 @@ func TestCounted(t *testing.T) {
 			}
 		}
 	}
-	odd := attr([]byte{unix.NFPROTO_INET, 0, 0, 0}, unix.NFTA_RULE_HANDLE, []byte{1, 2, 3, 4})
+	odd := netfilter.Attr([]byte{unix.NFPROTO_INET, 0, 0, 0}, unix.NFTA_RULE_HANDLE, []byte{1, 2, 3, 4})
 	if _, got, err := counted(odd); err == nil {
 		t.Errorf("a handle of four bytes is %+v", got)
 	}

@@ -6,7 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // Lacks are the features that the kernel was found to lack, in the order of Features. It is found
@@ -60,16 +61,16 @@ func (t *Table) probe() (lacks, error) {
 
 // try makes a table with a chain of rules, and the sets that these refer to, which is gone when it
 // returns.
-func (t *Table) try(rules []nft.Rule) error {
+func (t *Table) try(rules []ruleset.Rule) error {
 	name := t.name + "-probe"
-	table := attrText(nil, unix.NFTA_TABLE_NAME, name)
-	messages := []message{{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, table}}
+	table := netfilter.Text(nil, unix.NFTA_TABLE_NAME, name)
+	messages := []netfilter.Message{{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Attrs: table}}
 	chain := "in4"
-	if slices.ContainsFunc(rules, func(r nft.Rule) bool { return r.Action == nft.Masquerade }) {
-		chain = string(nft.ToOthers) // the kernel translates on some of the ways only
+	if slices.ContainsFunc(rules, func(r ruleset.Rule) bool { return r.Action == ruleset.Masquerade }) {
+		chain = string(ruleset.ToOthers) // the kernel translates on some of the ways only
 	}
 	if len(rules) > 0 {
-		for _, set := range []nft.SetName{nft.Members4, nft.Ports4, "ranges4", "pods-in4", nft.Endpoints4, nft.Sticky4} {
+		for _, set := range []ruleset.SetName{ruleset.Members4, ruleset.Ports4, "ranges4", "pods-in4", ruleset.Endpoints4, ruleset.Sticky4} {
 			if uses(rules, set) {
 				t.setID++
 				messages = append(messages, setMessage(name, set, t.setID))
@@ -84,15 +85,15 @@ func (t *Table) try(rules []nft.Rule) error {
 			messages = append(messages, m)
 		}
 	}
-	return t.commit(append(messages, message{unix.NFT_MSG_DELTABLE, 0, table}))
+	return t.commit(append(messages, netfilter.Message{Kind: unix.NFT_MSG_DELTABLE, Attrs: table}))
 }
 
-func uses(rules []nft.Rule, set nft.SetName) bool {
+func uses(rules []ruleset.Rule, set ruleset.SetName) bool {
 	for i := range rules {
-		if rules[i].Action == nft.Lookup && nft.SetName(rules[i].Target) == set {
+		if rules[i].Action == ruleset.Lookup && ruleset.SetName(rules[i].Target) == set {
 			return true
 		}
-		if rules[i].Action == nft.BalanceBackends && set.HoldsBackends() {
+		if rules[i].Action == ruleset.BalanceBackends && set.HoldsBackends() {
 			return true
 		}
 		for _, m := range rules[i].Matches {
@@ -105,39 +106,39 @@ func uses(rules []nft.Rule, set nft.SetName) bool {
 }
 
 // sample are rules that need a feature, and no other one that is not required.
-func sample(f Feature) []nft.Rule {
-	one := func(action nft.Action, matches ...nft.Match) []nft.Rule {
-		return []nft.Rule{{Action: action, Matches: matches}}
+func sample(f Feature) []ruleset.Rule {
+	one := func(action ruleset.Action, matches ...ruleset.Match) []ruleset.Rule {
+		return []ruleset.Rule{{Action: action, Matches: matches}}
 	}
 	switch f {
 	case FeatureConnections:
-		return one(nft.Accept, nft.Match{Kind: nft.MatchEstablished})
+		return one(ruleset.Accept, ruleset.Match{Kind: ruleset.MatchEstablished})
 	case FeatureSets:
-		return []nft.Rule{
-			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchMember, Of: &nft.PartKey{Set: nft.Members4}, Source: true}}},
-			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchNamedPort, Of: &nft.PartKey{Set: nft.Ports4}, Source: true}}},
-			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchPeerIn, Of: &nft.PartKey{Set: "ranges4"}, Source: true}}},
-			{Action: nft.Lookup, Target: "pods-in4"},
+		return []ruleset.Rule{
+			{Action: ruleset.Drop, Matches: []ruleset.Match{{Kind: ruleset.MatchMember, Of: &ruleset.PartKey{Set: ruleset.Members4}, Source: true}}},
+			{Action: ruleset.Drop, Matches: []ruleset.Match{{Kind: ruleset.MatchNamedPort, Of: &ruleset.PartKey{Set: ruleset.Ports4}, Source: true}}},
+			{Action: ruleset.Drop, Matches: []ruleset.Match{{Kind: ruleset.MatchPeerIn, Of: &ruleset.PartKey{Set: "ranges4"}, Source: true}}},
+			{Action: ruleset.Lookup, Target: "pods-in4"},
 		}
 	case FeatureLabels:
-		return one(nft.Drop, nft.Match{Kind: nft.MatchDead})
+		return one(ruleset.Drop, ruleset.Match{Kind: ruleset.MatchDead})
 	case FeatureReject:
-		return append(one(nft.RejectReset, nft.Match{Kind: nft.MatchProtocol, Lo: uint16(nft.TCP)}), one(nft.RejectICMP)...)
+		return append(one(ruleset.RejectReset, ruleset.Match{Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)}), one(ruleset.RejectICMP)...)
 	case FeatureLog:
-		return one(nft.Log)
+		return one(ruleset.Log)
 	case FeatureQueue:
-		return one(nft.Queue)
+		return one(ruleset.Queue)
 	case FeatureCounters:
-		return []nft.Rule{{Action: nft.Accept, Origin: &nft.Origin{Kind: nft.OriginPolicy}}}
+		return []ruleset.Rule{{Action: ruleset.Accept, Origin: &ruleset.Origin{Kind: ruleset.OriginPolicy}}}
 	case FeatureRoutes:
-		return append(one(nft.Accept, nft.Match{Kind: nft.MatchRouted}), one(nft.Drop, nft.Match{Kind: nft.MatchNoWayBack})...)
+		return append(one(ruleset.Accept, ruleset.Match{Kind: ruleset.MatchRouted}), one(ruleset.Drop, ruleset.Match{Kind: ruleset.MatchNoWayBack})...)
 	case FeatureMasquerade:
-		return one(nft.Masquerade)
+		return one(ruleset.Masquerade)
 	case FeatureServices:
-		known, other := nft.BalanceTo{Family: nft.IPv4, Backends: 1, Sticky: 1, Known: true}, nft.BalanceTo{Family: nft.IPv4, Backends: 1, Sticky: 1}
-		return []nft.Rule{{Action: nft.BalanceBackends, Balance: &known}, {Action: nft.BalanceBackends, Balance: &other}}
+		known, other := ruleset.BalanceTo{Family: ruleset.IPv4, Backends: 1, Sticky: 1, Known: true}, ruleset.BalanceTo{Family: ruleset.IPv4, Backends: 1, Sticky: 1}
+		return []ruleset.Rule{{Action: ruleset.BalanceBackends, Balance: &known}, {Action: ruleset.BalanceBackends, Balance: &other}}
 	case FeatureKinds:
-		return one(nft.Accept, nft.Match{Kind: nft.MatchToBridge})
+		return one(ruleset.Accept, ruleset.Match{Kind: ruleset.MatchToBridge})
 	}
 	return nil
 }

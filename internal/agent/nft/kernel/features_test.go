@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // without makes a table take the kernel for one without a feature: transactions with some bytes in
@@ -25,10 +27,10 @@ func without(t *testing.T, host *nfttest.Host, errno error, words ...string) *Ta
 	}
 	t.Cleanup(func() { _ = table.Close() })
 	whole := table.commit
-	table.commit = func(list []message) error {
+	table.commit = func(list []netfilter.Message) error {
 		for _, m := range list {
 			for _, w := range words {
-				if bytes.Contains(m.attrs, []byte(w)) {
+				if bytes.Contains(m.Attrs, []byte(w)) {
 					return errno
 				}
 			}
@@ -39,22 +41,22 @@ func without(t *testing.T, host *nfttest.Host, errno error, words ...string) *Ta
 }
 
 // featureful is a program that needs all features.
-func featureful() *nft.Program {
-	origin := &nft.Origin{Kind: nft.OriginPolicy, Name: "no"}
-	family := nft.Match{Kind: nft.MatchFamily, Lo: uint16(nft.IPv4)}
-	port := []nft.Match{family, {Kind: nft.MatchProtocol, Lo: uint16(nft.TCP)}, {Kind: nft.MatchPort, Lo: 80, Hi: 80}}
-	answer := []nft.Match{family, {Kind: nft.MatchProtocol, Lo: uint16(nft.UDP)}, {Kind: nft.MatchSourcePort, Lo: 53, Hi: 53}}
+func featureful() *ruleset.Program {
+	origin := &ruleset.Origin{Kind: ruleset.OriginPolicy, Name: "no"}
+	family := ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(ruleset.IPv4)}
+	port := []ruleset.Match{family, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)}, {Kind: ruleset.MatchPort, Lo: 80, Hi: 80}}
+	answer := []ruleset.Match{family, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchSourcePort, Lo: 53, Hi: 53}}
 	sticky := &nft.Balance{Backends: []netip.AddrPort{netip.MustParseAddrPort("10.244.1.2:80")}, Sticky: 10, KeepsSource: true}
 	node := &nft.Node{Network: &nft.Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}, Keep: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}}
-	balanced := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{{Address: netip.MustParseAddr("10.96.0.1"), Protocol: nft.TCP, Port: 80}: sticky, {Address: netip.IPv4Unspecified(), Protocol: nft.TCP, Port: 30080}: sticky}}
-	out := nft.Released(new(nft.Compiler).Compile(nft.Input{Node: node, Balanced: balanced}).Program)
-	out.Chains[string(nft.ToHost)] = &nft.Chain{Rules: []nft.Rule{
-		{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop},
-		{Matches: answer, Action: nft.Queue, Origin: &nft.Origin{Kind: nft.OriginNames}},
-		{Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept},
-		{Matches: append([]nft.Match{{Kind: nft.MatchRouted}}, answer...), Action: nft.Accept},
-		{Matches: port, Action: nft.Log, Origin: origin},
-		{Matches: port, Action: nft.RejectReset, Origin: origin},
+	balanced := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{{Address: netip.MustParseAddr("10.96.0.1"), Protocol: ruleset.TCP, Port: 80}: sticky, {Address: netip.IPv4Unspecified(), Protocol: ruleset.TCP, Port: 30080}: sticky}}
+	out := ruleset.Released(new(nft.Compiler).Compile(nft.Input{Node: node, Balanced: balanced}).Program)
+	out.Chains[string(ruleset.ToHost)] = &ruleset.Chain{Rules: []ruleset.Rule{
+		{Matches: []ruleset.Match{{Kind: ruleset.MatchDead}}, Action: ruleset.Drop},
+		{Matches: answer, Action: ruleset.Queue, Origin: &ruleset.Origin{Kind: ruleset.OriginNames}},
+		{Matches: []ruleset.Match{{Kind: ruleset.MatchEstablished}}, Action: ruleset.Accept},
+		{Matches: append([]ruleset.Match{{Kind: ruleset.MatchRouted}}, answer...), Action: ruleset.Accept},
+		{Matches: port, Action: ruleset.Log, Origin: origin},
+		{Matches: port, Action: ruleset.RejectReset, Origin: origin},
 	}}
 	return out
 }
@@ -69,14 +71,14 @@ func TestKernelLacks(t *testing.T) {
 		want  nfttest.Result
 	}{
 		FeatureConnections: {[]string{expression("ct")}, unix.ENOENT, nfttest.Passed},
-		FeatureSets:        {[]string{string(attrText(nil, unix.NFTA_SET_NAME, string(nft.Members4)))}, unix.EOPNOTSUPP, nfttest.Passed},
-		FeatureLabels:      {[]string{string(attrNumber(nil, unix.NFTA_CT_KEY, unix.NFT_CT_LABELS))}, unix.EOPNOTSUPP, nfttest.Rejected},
+		FeatureSets:        {[]string{string(netfilter.Text(nil, unix.NFTA_SET_NAME, string(ruleset.Members4)))}, unix.EOPNOTSUPP, nfttest.Passed},
+		FeatureLabels:      {[]string{string(netfilter.Number(nil, unix.NFTA_CT_KEY, unix.NFT_CT_LABELS))}, unix.EOPNOTSUPP, nfttest.Rejected},
 		FeatureReject:      {[]string{expression("reject")}, unix.ENOENT, nfttest.Silent},
 		FeatureLog:         {[]string{expression("log")}, unix.ENOENT, nfttest.Rejected},
-		FeatureQueue:       {[]string{string(attrText(nil, unix.NFTA_TARGET_NAME, "NFQUEUE"))}, unix.ENOENT, nfttest.Rejected},
+		FeatureQueue:       {[]string{string(netfilter.Text(nil, unix.NFTA_TARGET_NAME, "NFQUEUE"))}, unix.ENOENT, nfttest.Rejected},
 		FeatureCounters:    {[]string{expression("counter")}, unix.ENOENT, nfttest.Rejected},
 		FeatureRoutes:      {[]string{expression("fib")}, unix.ENOENT, nfttest.Rejected},
-		FeatureMasquerade:  {[]string{string(attrText(nil, unix.NFTA_CHAIN_TYPE, kindNAT)), expression("masq")}, unix.ENOENT, nfttest.Rejected},
+		FeatureMasquerade:  {[]string{string(netfilter.Text(nil, unix.NFTA_CHAIN_TYPE, kindNAT)), expression("masq")}, unix.ENOENT, nfttest.Rejected},
 		FeatureServices:    {[]string{expression("numgen"), expression("dynset"), expression("nat")}, unix.ENOENT, nfttest.Rejected},
 	} {
 		t.Run(string(feature), func(t *testing.T) {
@@ -119,11 +121,11 @@ func TestKernelLacks(t *testing.T) {
 }
 
 // expression is the name of one as messages have it.
-func expression(name string) string { return string(attrText(nil, unix.NFTA_EXPR_NAME, name)) }
+func expression(name string) string { return string(netfilter.Text(nil, unix.NFTA_EXPR_NAME, name)) }
 
 // TestKernelLacksNothing has a transaction fail for another reason, which is told as it is.
 func TestKernelLacksNothing(t *testing.T) {
-	table := without(t, nfttest.NewHost(t), unix.EINVAL, string(attrText(nil, unix.NFTA_TABLE_NAME, DefaultTable)))
+	table := without(t, nfttest.NewHost(t), unix.EINVAL, string(netfilter.Text(nil, unix.NFTA_TABLE_NAME, DefaultTable)))
 	if _, err := table.Apply(featureful()); !errors.Is(err, unix.EINVAL) || len(table.Lacks()) > 0 {
 		t.Errorf("the error is %v, and it lacks %q", err, table.Lacks())
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
 )
 
 // nfDrop is NF_DROP.
@@ -27,7 +29,7 @@ func (t *Table) Foreign() ([]Filter, error) {
 	var found []Filter
 	rules := map[Filter]int{}
 	for name, family := range families() {
-		err := t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETCHAIN, family, true, nil, func(_ uint16, body []byte) error {
+		err := t.socket.Ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETCHAIN, family, true, nil, func(_ uint16, body []byte) error {
 			f, err := parseFilter(body)
 			if err == nil && f.Hook != "" && (family != unix.NFPROTO_INET || f.Table != t.name) {
 				f.Family = name
@@ -45,7 +47,8 @@ func (t *Table) Foreign() ([]Filter, error) {
 			continue
 		}
 		rules[table] = 0
-		err := t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETRULE, families()[f.Family], true, attrText(nil, unix.NFTA_RULE_TABLE, f.Table), func(uint16, []byte) error {
+		attrs := netfilter.Text(nil, unix.NFTA_RULE_TABLE, f.Table)
+		err := t.socket.Ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETRULE, families()[f.Family], true, attrs, func(uint16, []byte) error {
 			rules[table]++
 			return nil
 		})
@@ -69,7 +72,7 @@ func (t *Table) Foreign() ([]Filter, error) {
 func parseFilter(body []byte) (f Filter, err error) {
 	hook, policy := uint32(unix.NF_INET_NUMHOOKS), uint32(nfAccept)
 	kind := ""
-	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+	err = netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
 		case unix.NFTA_CHAIN_TABLE:
 			f.Table = ad.String()
@@ -80,7 +83,7 @@ func parseFilter(body []byte) (f Filter, err error) {
 		case unix.NFTA_CHAIN_POLICY:
 			policy = ad.Uint32()
 		case unix.NFTA_CHAIN_HOOK:
-			_ = attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+			_ = netfilter.Attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
 				if ad.Type() == unix.NFTA_HOOK_HOOKNUM {
 					hook = ad.Uint32()
 				}
@@ -101,7 +104,7 @@ func (t *Table) KubeProxy() (string, error) {
 	defer t.mu.Unlock()
 	found := ""
 	for _, name := range []string{"ip", "ip6"} {
-		err := t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETCHAIN, families()[name], true, nil, func(_ uint16, body []byte) error {
+		err := t.socket.Ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETCHAIN, families()[name], true, nil, func(_ uint16, body []byte) error {
 			f, err := parseFilter(body)
 			switch {
 			case found != "":

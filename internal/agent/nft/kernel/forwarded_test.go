@@ -15,8 +15,9 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
-	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -75,8 +76,8 @@ func TestForwardedIsJudged(t *testing.T) {
 	at := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(container[0], port) }
 	lab.Translate(t, []nfttest.Service{{Port: 84, To: at(80)}, {Port: 86, To: at(84)}, {Port: 87, To: at(87)}})
 	table := open(t, lab.Node)
-	var cutter *kernel.Connections
-	if err := lab.Node.Do(func() (err error) { cutter, err = kernel.OpenConnections(); return err }); err != nil {
+	var cutter *conntrack.Connections
+	if err := lab.Node.Do(func() (err error) { cutter, err = conntrack.Open(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cutter.Close() })
@@ -93,18 +94,18 @@ func TestForwardedIsJudged(t *testing.T) {
 		source, dst netip.Addr
 		port        uint16
 		want        nfttest.Result
-		judged      nft.Packet
+		judged      ruleset.Packet
 	}
 	published := func(name string, from netip.Addr, asked, inside uint16, want nfttest.Result) probe {
 		return probe{name, lab.Peers, from, nfttest.ServiceAddress4, asked, want,
-			nft.Packet{Source: from, Destination: container[0], Protocol: nft.TCP, Port: inside, Translated: true, Original: netip.AddrPortFrom(nfttest.ServiceAddress4, asked)}}
+			ruleset.Packet{Source: from, Destination: container[0], Protocol: ruleset.TCP, Port: inside, Translated: true, Original: netip.AddrPortFrom(nfttest.ServiceAddress4, asked)}}
 	}
 	sent := func(name string, pod int, to netip.Addr, asked uint16, want nfttest.Result) probe {
 		source := nfttest.PodAddresses(pod)[0]
 		if to.Is6() {
 			source = nfttest.PodAddresses(pod)[1]
 		}
-		return probe{name, lab.Pods[pod], source, to, asked, want, nft.Packet{Source: source, Destination: to, Protocol: nft.TCP, Port: asked, FromBridge: pod < nfttest.PodCount/2}}
+		return probe{name, lab.Pods[pod], source, to, asked, want, ruleset.Packet{Source: source, Destination: to, Protocol: ruleset.TCP, Port: asked, FromBridge: pod < nfttest.PodCount/2}}
 	}
 	neighbour := sent("a container to one on the same bridge", 0, nfttest.PodAddresses(1)[0], 90, nfttest.Passed)
 	neighbour.judged.ToBridge = true
@@ -117,7 +118,7 @@ func TestForwardedIsJudged(t *testing.T) {
 		sent("a container to another port", 0, friend, 86, nfttest.Silent), sent("the same over IPv6", 0, lab.Peers6[0], 86, nfttest.Silent),
 		sent("what is behind a route and no bridge", nfttest.PodCount-1, friend, 86, nfttest.Passed), neighbour,
 	}
-	run := func(p *nft.Program, judged bool) {
+	run := func(p *ruleset.Program, judged bool) {
 		t.Helper()
 		if _, err := table.Apply(p); err != nil {
 			t.Fatal(err)
@@ -137,7 +138,7 @@ func TestForwardedIsJudged(t *testing.T) {
 			if got, err := attempt(x.from, x.source, x.dst, x.port).Run(limit); err != nil || got != want {
 				t.Errorf("judged %t: %s: %v %v, want %v", judged, x.name, got, err, want)
 			}
-			if allows := p.JudgeWay(nft.Passing, x.judged).Allows(); allows != (want == nfttest.Passed) {
+			if allows := p.JudgeWay(ruleset.Passing, x.judged).Allows(); allows != (want == nfttest.Passed) {
 				t.Errorf("judged %t: %s: the evaluator allows: %t", judged, x.name, allows)
 			}
 		}
@@ -213,7 +214,7 @@ func TestForwardedIsJudged(t *testing.T) {
 	drop.To = onHost(friend).Policies[0].Rules[2].To
 	closed.Policies[0].Rules = append(closed.Policies[0].Rules, *drop)
 	for _, now := range []struct {
-		program *nft.Program
+		program *ruleset.Program
 		cuts    bool
 	}{{compiler.Compile(nft.Input{Computed: closed}).Program, true}, {many, false}} {
 		if _, err := table.Apply(now.program); err != nil {
@@ -234,8 +235,8 @@ func TestForwardedIsJudged(t *testing.T) {
 		}
 	}
 	// What the owner of the host cannot do without stays open for containers, too.
-	flow := nft.Failsafe{Name: "backup", Direction: nft.Egress, Protocol: nft.TCP, Port: 86, CIDRs: []netip.Prefix{netip.PrefixFrom(friend, 32)}}
-	door := nft.Failsafe{Name: "door", Protocol: nft.TCP, Port: 87, CIDRs: []netip.Prefix{netip.PrefixFrom(friend, 32)}}
+	flow := nft.Failsafe{Name: "backup", Direction: ruleset.Egress, Protocol: ruleset.TCP, Port: 86, CIDRs: []netip.Prefix{netip.PrefixFrom(friend, 32)}}
+	door := nft.Failsafe{Name: "door", Protocol: ruleset.TCP, Port: 87, CIDRs: []netip.Prefix{netip.PrefixFrom(friend, 32)}}
 	kept := compiler.Compile(nft.Input{Computed: onHost(friend), Failsafe: []nft.Failsafe{flow, door}}).Program
 	if _, err := table.Apply(kept); err != nil {
 		t.Fatal(err)

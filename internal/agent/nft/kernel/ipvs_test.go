@@ -18,6 +18,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -215,8 +216,8 @@ func TestPoliciesOnTheNodeByIPVS(t *testing.T) {
 	_, node := nfttest.NodeWorld(rand.New(rand.NewPCG(1, 1)), 0)
 	node.IPVS = true
 	program := new(nft.Compiler).Compile(nft.Input{Node: node}).Program
-	host := program.Chains[string(nft.FromHost)]
-	host.Rules = append(host.Rules, nft.Rule{Action: nft.Drop})
+	host := program.Chains[string(ruleset.FromHost)]
+	host.Rules = append(host.Rules, ruleset.Rule{Action: ruleset.Drop})
 	if _, err := c.table.Apply(program); err != nil {
 		t.Fatal(err)
 	}

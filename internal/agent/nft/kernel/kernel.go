@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-
-	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
 // DefaultTable is the name of the table.
@@ -17,8 +15,6 @@ var (
 	ErrOwned = errors.New("another agent guards this host: it owns the table")
 	// ErrRights: the process may not configure the network.
 	ErrRights = errors.New("the process may not change the rules of the kernel: it needs CAP_NET_ADMIN")
-	// ErrUnlabelled: connections that are older than the first rules of the agent cannot be cut.
-	ErrUnlabelled = errors.New("connections that were there before the agent's rules cannot be ended")
 	// ErrLog: what rules log cannot be received.
 	ErrLog = errors.New("another process receives what rules log, or this one may not: it needs CAP_NET_ADMIN")
 	// ErrUnsupported: the kernel has no nftables.
@@ -140,25 +136,4 @@ type Logged struct {
 	SourcePort, Port uint16
 	// Length is that of the packet in bytes.
 	Length int
-}
-
-// Event tells that a connection has begun, after all rules have let its first packet pass, or that
-// conntrack has forgotten it.
-type Event struct {
-	Ended bool
-	// Packet is the first packet as rules see it: after its destination was translated, and before
-	// its source is.
-	Packet nft.Packet
-	// Way is where the first packet goes.
-	Way nft.Way
-	// Expected tells that it belongs to another connection, as the data of FTP do.
-	Expected bool
-	// PickedUp tells that conntrack has not seen the connection being made, so that the other end
-	// may have made it.
-	PickedUp bool
-	// Found tells that the kernel dropped the event of its beginning, and that the connection was
-	// found afterwards: it may be some seconds old.
-	Found bool
-	// The counts are of a connection that has ended, both ways; 0 unless the kernel counts.
-	Packets, Bytes, ReplyPackets, ReplyBytes uint64
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -365,7 +366,7 @@ const perStep = 16
 func TestCasesOfKubernetes(t *testing.T) {
 	c := newCluster(t)
 	places := homes(c.Lab)
-	protocols := map[corev1.Protocol]uint8{corev1.ProtocolTCP: nft.TCP, corev1.ProtocolUDP: nft.UDP, corev1.ProtocolSCTP: nft.SCTP}
+	protocols := map[corev1.Protocol]uint8{corev1.ProtocolTCP: ruleset.TCP, corev1.ProtocolUDP: ruleset.UDP, corev1.ProtocolSCTP: ruleset.SCTP}
 	kinds, features, actions := map[string]int{}, map[string]int{}, map[string]int{}
 	steps, judged, made, denied := 0, 0, 0, 0
 	var compiler nft.Compiler
@@ -403,8 +404,8 @@ func TestCasesOfKubernetes(t *testing.T) {
 			var open, closed []caseFlow
 			for _, f := range w.flows() {
 				want := w.allowsNaively(f)
-				packet := nft.Packet{Source: w.addressOf(f.from, f.six), Destination: w.addressOf(f.to, f.six), Protocol: protocols[f.protocol], SourcePort: 40000, Port: uint16(f.port)}
-				if got := result.Program.JudgeWay(nft.Passing, packet); got.Allows() != want {
+				packet := ruleset.Packet{Source: w.addressOf(f.from, f.six), Destination: w.addressOf(f.to, f.six), Protocol: protocols[f.protocol], SourcePort: 40000, Port: uint16(f.port)}
+				if got := result.Program.JudgeWay(ruleset.Passing, packet); got.Allows() != want {
 					t.Errorf("%s, step %d: %+v is judged %+v, want it to pass: %t", k.name, at, f, got, want)
 				}
 				judged++

@@ -9,6 +9,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
 )
 
 // LogGroup is the group of nflog that our rules log to.
@@ -31,7 +33,7 @@ const (
 
 // LogReader receives what our rules log.
 type LogReader struct {
-	socket *socket
+	socket *netfilter.Socket
 	closed chan struct{}
 	once   sync.Once
 	// next is the number of the packet that comes next, if any came before.
@@ -42,17 +44,17 @@ type LogReader struct {
 // OpenLog begins to receive, in the network namespace of the calling thread. ErrLog is among the
 // errors if somebody else receives it.
 func OpenLog() (*LogReader, error) {
-	s, err := openSocket(packetBuffer)
+	s, err := netfilter.Open(netfilter.PacketBuffer)
 	if err != nil {
 		return nil, err
 	}
 	r := &LogReader{socket: s, closed: make(chan struct{})}
 	mode := append(binary.BigEndian.AppendUint32(nil, logBytes), logCopyPacket, 0)
-	attrs := attr(nil, logConfigCmd, []byte{logCommandBind})
-	attrs = attr(attrs, logConfigMode, mode)
-	attrs = attr(attrs, logConfigFlags, binary.BigEndian.AppendUint16(nil, logFlagSequence))
-	if err := s.listen(unix.NFNL_SUBSYS_ULOG, logConfig, LogGroup, attrs); err != nil {
-		_ = s.close()
+	attrs := netfilter.Attr(nil, logConfigCmd, []byte{logCommandBind})
+	attrs = netfilter.Attr(attrs, logConfigMode, mode)
+	attrs = netfilter.Attr(attrs, logConfigFlags, binary.BigEndian.AppendUint16(nil, logFlagSequence))
+	if err := s.Listen(unix.NFNL_SUBSYS_ULOG, logConfig, LogGroup, attrs); err != nil {
+		_ = s.Close()
 		if errors.Is(err, unix.EPERM) {
 			err = fmt.Errorf("%w: %w", ErrLog, err)
 		}
@@ -67,14 +69,14 @@ func (r *LogReader) Close() { r.once.Do(func() { close(r.closed) }) }
 // Run calls each for every packet until Close. Lost is how many packets went missing before this
 // one because too many came at once.
 func (r *LogReader) Run(each func(p Logged, lost uint32)) error {
-	defer func() { _ = r.socket.close() }()
+	defer func() { _ = r.socket.Close() }()
 	for {
 		select {
 		case <-r.closed:
 			return nil
 		default:
 		}
-		err := r.socket.receive(func(kind, _ uint16, _ uint32, body []byte) error {
+		err := r.socket.Receive(func(kind, _ uint16, _ uint32, body []byte) error {
 			if kind != unix.NFNL_SUBSYS_ULOG<<8|logPacket || len(body) < 4 {
 				return nil
 			}
@@ -99,7 +101,7 @@ func (r *LogReader) Run(each func(p Logged, lost uint32)) error {
 
 func parseLogged(body []byte) (p Logged, sequence uint32, err error) {
 	var payload []byte
-	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+	err = netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
 		case logAttrPrefix:
 			p.Rule = ad.String()

@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -100,8 +101,8 @@ func TestLog(t *testing.T) {
 	try("tcp", peers6[1], local6, 80, patient)
 	for _, source := range []netip.Addr{peers4[0], peers6[1]} {
 		p := got.waitFor(t, func(p kernel.Logged) bool { return p.Source == source && p.Port == 80 })
-		if o := program.Logs()[p.Rule]; o.Name != "Allow logged" || o.Policy.Name != "p" || o.Logged.Action != v1beta2.RuleActionAllow || o.Logged.Direction != nft.Ingress ||
-			o.Logged.Label != "label" || p.Protocol != nft.TCP || p.SourcePort < 20000 || p.Length < 40 {
+		if o := program.Logs()[p.Rule]; o.Name != "Allow logged" || o.Policy.Name != "p" || o.Logged.Action != v1beta2.RuleActionAllow || o.Logged.Direction != ruleset.Ingress ||
+			o.Logged.Label != "label" || p.Protocol != ruleset.TCP || p.SourcePort < 20000 || p.Length < 40 {
 			t.Errorf("%+v by %+v", p, o)
 		}
 	}
@@ -113,7 +114,7 @@ func TestLog(t *testing.T) {
 		}
 		running.Wait()
 	}
-	got.waitFor(t, func(p kernel.Logged) bool { return p.Source == peers4[2] && p.Port == 81 && p.Protocol == nft.UDP })
+	got.waitFor(t, func(p kernel.Logged) bool { return p.Source == peers4[2] && p.Port == 81 && p.Protocol == ruleset.UDP })
 	got.mu.Lock()
 	defer got.mu.Unlock()
 	flooded := 0

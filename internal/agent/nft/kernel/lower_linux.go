@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +15,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 const (
@@ -27,8 +30,9 @@ const (
 	nfAccept = 1
 	// verdictGoto is NFT_GOTO, -4.
 	verdictGoto = 1<<32 - 4
-	// statusTranslated is IPS_DST_NAT.
-	statusTranslated = 1 << 5
+	// statusTranslated is IPS_DST_NAT, statusSourceTranslated IPS_SRC_NAT.
+	statusTranslated       = 1 << 5
+	statusSourceTranslated = 1 << 4
 	// logRate and logBurst bound how often one rule of the kernel logs. A flood of packets so costs
 	// the agent little.
 	logRate  = 100
@@ -39,45 +43,37 @@ const (
 	commentLimit = 250
 )
 
-// DeadLabel is the label of connections that were allowed once and are not any more, as conntrack
-// knows it.
-const DeadLabel = 127
-
-// deadMask is the dead label among all labels, in the form of the kernel.
-func deadMask() []byte {
-	return binary.NativeEndian.AppendUint64(make([]byte, 8), 1<<(DeadLabel-64))
-}
-
 // lacks are the features that a kernel does not have. Rules are written such that they do without.
 type lacks map[Feature]bool
 
 // void reports whether a rule does nothing without what the kernel lacks. It is written
 // nevertheless, so that rules keep their places.
-func (l lacks) void(r *nft.Rule) bool {
-	on := func(k nft.MatchKind) bool {
-		return slices.ContainsFunc(r.Matches, func(m nft.Match) bool { return m.Kind == k })
+func (l lacks) void(r *ruleset.Rule) bool {
+	on := func(k ruleset.MatchKind) bool {
+		return slices.ContainsFunc(r.Matches, func(m ruleset.Match) bool { return m.Kind == k })
 	}
 	switch {
-	case l[FeatureQueue] && r.Action == nft.Queue, l[FeatureLog] && r.Action == nft.Log, l[FeatureMasquerade] && r.Action == nft.Masquerade,
-		(l[FeatureServices] || l[FeatureMasquerade]) && r.Action == nft.BalanceBackends:
+	case l[FeatureQueue] && r.Action == ruleset.Queue, l[FeatureLog] && r.Action == ruleset.Log,
+		l[FeatureMasquerade] && (r.Action == ruleset.Masquerade || r.Action == ruleset.SourceNAT),
+		(l[FeatureServices] || l[FeatureMasquerade]) && r.Action == ruleset.BalanceBackends:
 		return true
 	}
-	if l[FeatureKinds] && (on(nft.MatchFromBridge) || on(nft.MatchToBridge) || on(nft.MatchFromPeer)) {
+	if l[FeatureKinds] && (on(ruleset.MatchFromBridge) || on(ruleset.MatchToBridge) || on(ruleset.MatchFromPeer)) {
 		return true
 	}
-	return l[FeatureLabels] && on(nft.MatchDead) || l[FeatureRoutes] && (on(nft.MatchRouted) || on(nft.MatchNoWayBack) || on(nft.MatchToNode))
+	return l[FeatureLabels] && on(ruleset.MatchDead) || l[FeatureRoutes] && (on(ruleset.MatchRouted) || on(ruleset.MatchNoWayBack) || on(ruleset.MatchToNode))
 }
 
 // expressions are a rule in the form of the kernel.
-func (l lacks) expressions(r *nft.Rule, family nft.Family) []expr.Any {
+func (l lacks) expressions(r *ruleset.Rule, family ruleset.Family) []expr.Any {
 	if l.void(r) {
 		return nil
 	}
 	var out []expr.Any
 	for i := range r.Matches {
 		m := &r.Matches[i]
-		if m.Kind == nft.MatchFamily {
-			family = nft.Family(m.Lo)
+		if m.Kind == ruleset.MatchFamily {
+			family = ruleset.Family(m.Lo)
 		}
 		out = append(out, matching(m, family)...)
 	}
@@ -85,31 +81,47 @@ func (l lacks) expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		out = append(out, &expr.Counter{})
 	}
 	action := r.Action
-	if l[FeatureReject] && (action == nft.RejectReset || action == nft.RejectICMP || action == nft.RejectPort) {
-		action = nft.Drop
+	if l[FeatureReject] && (action == ruleset.RejectReset || action == ruleset.RejectICMP || action == ruleset.RejectPort) {
+		action = ruleset.Drop
 	}
 	switch action {
-	case nft.Accept:
+	case ruleset.Accept:
 		return append(out, &expr.Verdict{Kind: expr.VerdictAccept})
-	case nft.Drop:
+	case ruleset.Drop:
 		return append(out, &expr.Verdict{Kind: expr.VerdictDrop})
-	case nft.RejectReset:
+	case ruleset.RejectReset:
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
-	case nft.RejectICMP:
+	case ruleset.RejectICMP:
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
-	case nft.Lookup:
-		return append(out, dispatching(nft.SetName(r.Target))...)
-	case nft.BalanceBackends:
+	case ruleset.Lookup:
+		return append(out, dispatching(ruleset.SetName(r.Target))...)
+	case ruleset.BalanceBackends:
 		return append(out, balancing(r.Balance)...)
-	case nft.RejectPort:
+	case ruleset.RejectPort:
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH})
-	case nft.Masquerade:
+	case ruleset.Masquerade:
 		return append(out, &expr.Masq{FullyRandom: true})
-	case nft.Jump:
+	case ruleset.SourceNAT:
+		to, err := netip.ParseAddr(r.Target)
+		if err != nil {
+			return append(out, &expr.Verdict{Kind: expr.VerdictDrop})
+		}
+		family := uint32(unix.NFPROTO_IPV4)
+		if to.Is6() {
+			family = unix.NFPROTO_IPV6
+		}
+		return append(out, &expr.Immediate{Register: register, Data: to.AsSlice()}, &expr.NAT{Type: expr.NATTypeSourceNAT, Family: family, RegAddrMin: register})
+	case ruleset.SetExit:
+		number, _ := strconv.ParseUint(r.Target, 10, 8)
+		keep, set := binary.NativeEndian.AppendUint32(nil, 1<<ruleset.MarkShift-1), binary.NativeEndian.AppendUint32(nil, uint32(number)<<ruleset.MarkShift)
+		return append(out, &expr.Meta{Key: expr.MetaKeyMARK, Register: register},
+			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: keep, Xor: set},
+			&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register})
+	case ruleset.Jump:
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Target})
-	case nft.Queue:
+	case ruleset.Queue:
 		return append(out, &expr.Target{Name: queueTarget, Rev: queueRevision, Info: queueInfo()})
-	case nft.Log:
+	case ruleset.Log:
 		return append(out,
 			&expr.Limit{Type: expr.LimitTypePkts, Rate: logRate, Unit: expr.LimitTimeSecond, Burst: logBurst},
 			&expr.Log{Key: 1<<unix.NFTA_LOG_GROUP | 1<<unix.NFTA_LOG_PREFIX | 1<<unix.NFTA_LOG_SNAPLEN, Group: LogGroup, Snaplen: logBytes, Data: []byte(r.LogID())})
@@ -118,27 +130,27 @@ func (l lacks) expressions(r *nft.Rule, family nft.Family) []expr.Any {
 }
 
 // dispatching goes on where a dispatch says.
-func dispatching(name nft.SetName) []expr.Any {
+func dispatching(name ruleset.SetName) []expr.Any {
 	family, after := name.DispatchFamily(), uint32(key)
 	size := uint32(addressSize(family) / 4)
 	end := &expr.Lookup{SourceRegister: key, SetName: string(name), IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT}
 	switch name.Asked() {
-	case nft.AskedByFrontend:
-		return append(append([]expr.Any{address(&nft.Match{}, family, key)}, portTo(key+size)...), end)
-	case nft.AskedByPort:
+	case ruleset.AskedByFrontend:
+		return append(append([]expr.Any{address(&ruleset.Match{}, family, key)}, portTo(key+size)...), end)
+	case ruleset.AskedByPort:
 		return append(portTo(key), end)
-	case nft.AskedByOriginal:
+	case ruleset.AskedByOriginal:
 		// Of IPv4 the kernel says that the address takes 16 bytes, and writes 4.
 		return []expr.Any{&expr.Ct{Key: expr.CtKeyDST, Register: key}, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: key + size},
 			&expr.Ct{Key: expr.CtKeyPROTODST, Register: key + size + 1}, end}
-	case nft.AskedByOriginalPort:
+	case ruleset.AskedByOriginalPort:
 		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: key}, &expr.Ct{Key: expr.CtKeyPROTODST, Register: key + 1}, end}
 	}
 	var out []expr.Any
 	source, destination := name.DispatchBy()
 	for _, which := range []struct{ looked, source bool }{{source, true}, {destination, false}} {
 		if which.looked {
-			out = append(out, address(&nft.Match{Source: which.source}, family, after))
+			out = append(out, address(&ruleset.Match{Source: which.source}, family, after))
 			after += uint32(addressSize(family) / 4)
 		}
 	}
@@ -155,19 +167,19 @@ func portTo(into uint32) []expr.Any {
 const backend = key + 11
 
 // balancing chooses a backend, and leads the connection there.
-func balancing(b *nft.BalanceTo) []expr.Any {
+func balancing(b *ruleset.BalanceTo) []expr.Any {
 	size := uint32(addressSize(b.Family) / 4)
-	endpoints, sticky := nft.Endpoints4, nft.Sticky4
-	if b.Family == nft.IPv6 {
-		endpoints, sticky = nft.Endpoints6, nft.Sticky6
+	endpoints, sticky := ruleset.Endpoints4, ruleset.Sticky4
+	if b.Family == ruleset.IPv6 {
+		endpoints, sticky = ruleset.Endpoints6, ruleset.Sticky6
 	}
-	client := append([]expr.Any{address(&nft.Match{Source: true}, b.Family, key), address(&nft.Match{}, b.Family, key+size)}, portTo(key+2*size)...)
+	client := append([]expr.Any{address(&ruleset.Match{Source: true}, b.Family, key), address(&ruleset.Match{}, b.Family, key+size)}, portTo(key+2*size)...)
 	remember := &expr.Dynset{SrcRegKey: key, SrcRegData: backend, SetName: string(sticky), Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(b.Sticky) * time.Second}
 	var out []expr.Any
 	if b.Known {
 		out = append(client, &expr.Lookup{SourceRegister: key, SetName: string(sticky), IsDestRegSet: true, DestRegister: backend}, remember)
 	} else {
-		at := address(&nft.Match{}, b.Family, key)
+		at := address(&ruleset.Match{}, b.Family, key)
 		if b.AnyAddress {
 			at = &expr.Immediate{Register: key, Data: make([]byte, addressSize(b.Family))}
 		}
@@ -181,7 +193,7 @@ func balancing(b *nft.BalanceTo) []expr.Any {
 	return append(out, &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(protocolFamily(b.Family)), RegAddrMin: backend, RegProtoMin: backend + size})
 }
 
-func matching(m *nft.Match, family nft.Family) []expr.Any {
+func matching(m *ruleset.Match, family ruleset.Family) []expr.Any {
 	equal := func(data ...byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: data} }
 	meta := func(k expr.MetaKey) expr.Any { return &expr.Meta{Key: k, Register: register} }
 	transport := func(offset, size uint32) expr.Any {
@@ -202,100 +214,117 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 		return []expr.Any{transport(offset, 2), &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: lo, ToData: hi}}
 	}
 	switch m.Kind {
-	case nft.MatchDead:
-		return append([]expr.Any{&expr.Ct{Key: expr.CtKeyLABELS, Register: register}}, anyBit(deadMask())...)
-	case nft.MatchEstablished:
+	case ruleset.MatchDead:
+		return append([]expr.Any{&expr.Ct{Key: expr.CtKeyLABELS, Register: register}}, anyBit(netfilter.DeadMask())...)
+	case ruleset.MatchEstablished:
 		state := binary.NativeEndian.AppendUint32(nil, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)
 		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register}}, anyBit(state)...)
-	case nft.MatchTranslated:
+	case ruleset.MatchTranslated:
 		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATUS, Register: register}}, anyBit(binary.NativeEndian.AppendUint32(nil, statusTranslated))...)
-	case nft.MatchLoopback:
+	case ruleset.MatchLoopback:
 		k := expr.MetaKeyOIFTYPE
 		if m.Source {
 			k = expr.MetaKeyIIFTYPE
 		}
 		return []expr.Any{meta(k), equal(binary.NativeEndian.AppendUint16(nil, loopbackType)...)}
-	case nft.MatchProcess: // who has made the packet is known of processes only
+	case ruleset.MatchProcess: // who has made the packet is known of processes only
 		return []expr.Any{meta(expr.MetaKeySKUID), &expr.Cmp{Op: expr.CmpOpGte, Register: register, Data: make([]byte, 4)}}
-	case nft.MatchRouted:
+	case ruleset.MatchRouted:
 		return []expr.Any{&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)}}
-	case nft.MatchPodLink:
-		return []expr.Any{meta(expr.MetaKeyIIFNAME), equal([]byte(nft.LinkPrefix)...)}
-	case nft.MatchToNode:
+	case ruleset.MatchAsked:
+		return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: register}, equal(0)}
+	case ruleset.MatchExit:
+		mask := binary.NativeEndian.AppendUint32(nil, ruleset.MarkMask)
+		if m.Lo == 0 {
+			return append([]expr.Any{meta(expr.MetaKeyMARK)}, anyBit(mask)...)
+		}
+		return []expr.Any{meta(expr.MetaKeyMARK), &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+			equal(binary.NativeEndian.AppendUint32(nil, uint32(m.Lo)<<ruleset.MarkShift)...)}
+	case ruleset.MatchSourceTranslated:
+		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATUS, Register: register}}, anyBit(binary.NativeEndian.AppendUint32(nil, statusSourceTranslated))...)
+	case ruleset.MatchAnsweredElsewhere:
+		return []expr.Any{&expr.Ct{Key: expr.CtKeyDST, Direction: 1, Register: register}, &expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: m.Peer.From.AsSlice()}}
+	case ruleset.MatchAnsweredAt:
+		return []expr.Any{&expr.Ct{Key: expr.CtKeyDST, Direction: 1, Register: register}, equal(m.Peer.From.AsSlice()...)}
+	case ruleset.MatchPodLink:
+		return []expr.Any{meta(expr.MetaKeyIIFNAME), equal([]byte(ruleset.LinkPrefix)...)}
+	case ruleset.MatchToNode:
 		return []expr.Any{&expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true}, equal(binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)...)}
-	case nft.MatchNoWayBack:
+	case ruleset.MatchNoWayBack:
 		return []expr.Any{&expr.Fib{Register: register, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}, equal(0)}
-	case nft.MatchFromBridge:
+	case ruleset.MatchFromBridge:
 		return []expr.Any{meta(metaInKind), equal(filled(kindBridge)...)}
-	case nft.MatchToBridge:
+	case ruleset.MatchToBridge:
 		return []expr.Any{meta(metaOutKind), equal(filled(kindBridge)...)}
-	case nft.MatchFromPeer:
+	case ruleset.MatchFromPeer:
 		return []expr.Any{meta(metaInKind), equal(filled(kindVeth)...)}
-	case nft.MatchLink:
+	case ruleset.MatchLink:
 		return []expr.Any{meta(expr.MetaKeyIIFNAME), equal(filled(string(m.Of.Set))...)}
-	case nft.MatchInClear:
+	case ruleset.MatchToLink:
+		return []expr.Any{meta(expr.MetaKeyOIFNAME), equal(filled(string(m.Of.Set))...)}
+	case ruleset.MatchInClear:
 		k := expr.MetaKeyOIFNAME
 		if m.Source {
 			k = expr.MetaKeyIIFNAME
 		}
-		return []expr.Any{meta(k), &expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: filled(nft.SealedLink)}}
-	case nft.MatchAskedPort:
+		return []expr.Any{meta(k), &expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: filled(ruleset.SealedLink)}}
+	case ruleset.MatchAskedPort:
 		lo, hi := binary.BigEndian.AppendUint16(nil, m.Lo), binary.BigEndian.AppendUint16(nil, m.Hi)
 		load := &expr.Ct{Key: expr.CtKeyPROTODST, Register: register}
 		if m.Lo == m.Hi {
 			return []expr.Any{load, equal(lo...)}
 		}
 		return []expr.Any{load, &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: lo, ToData: hi}}
-	case nft.MatchFamily:
+	case ruleset.MatchFamily:
 		return []expr.Any{meta(expr.MetaKeyNFPROTO), equal(protocolFamily(family))}
-	case nft.MatchNeighbour:
+	case ruleset.MatchNeighbour:
 		return []expr.Any{
 			meta(expr.MetaKeyNFPROTO), equal(unix.NFPROTO_IPV6), meta(expr.MetaKeyL4PROTO), equal(unix.IPPROTO_ICMPV6),
 			transport(0, 1), &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: []byte{133}, ToData: []byte{137}},
 			&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: 7, Len: 1}, equal(255),
 		}
-	case nft.MatchProtocol:
+	case ruleset.MatchProtocol:
 		return []expr.Any{meta(expr.MetaKeyL4PROTO), equal(byte(m.Lo))}
-	case nft.MatchSourcePort:
+	case ruleset.MatchSourcePort:
 		return port(0)
-	case nft.MatchPort:
+	case ruleset.MatchPort:
 		return port(2)
-	case nft.MatchType:
+	case ruleset.MatchType:
 		if m.Hi > m.Lo {
 			return []expr.Any{transport(0, 1), &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: []byte{byte(m.Lo)}, ToData: []byte{byte(m.Hi)}}}
 		}
 		return []expr.Any{transport(0, 1), equal(byte(m.Lo))}
-	case nft.MatchHopLimit:
+	case ruleset.MatchHopLimit:
 		offset := uint32(8)
-		if family == nft.IPv6 {
+		if family == ruleset.IPv6 {
 			offset = 7
 		}
 		return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 1}, equal(byte(m.Lo))}
-	case nft.MatchCode:
+	case ruleset.MatchCode:
 		return []expr.Any{transport(1, 1), equal(byte(m.Lo))}
-	case nft.MatchIGMPGroup:
+	case ruleset.MatchIGMPGroup:
 		return []expr.Any{transport(4, 4), equal(m.Peer.From.AsSlice()...)}
-	case nft.MatchPeer:
+	case ruleset.MatchPeer:
 		load := address(m, family, register)
 		if m.Peer.From == m.Peer.To {
 			return []expr.Any{load, equal(m.Peer.From.AsSlice()...)}
 		}
 		return []expr.Any{load, &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: m.Peer.From.AsSlice(), ToData: m.Peer.To.AsSlice()}}
-	case nft.MatchPeerIn:
+	case ruleset.MatchPeerIn:
 		return []expr.Any{address(m, family, register), &expr.Lookup{SourceRegister: register, SetName: string(m.Of.Set)}}
 	}
 	// Members, ports and Services.
 	after := uint32(key + 4)
-	if m.Kind == nft.MatchPortOf || m.Kind == nft.MatchAskedPortOf {
+	if m.Kind == ruleset.MatchPortOf || m.Kind == ruleset.MatchAskedPortOf {
 		var port expr.Any = &expr.Payload{DestRegister: after + 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
-		if m.Kind == nft.MatchAskedPortOf {
+		if m.Kind == ruleset.MatchAskedPortOf {
 			port = &expr.Ct{Key: expr.CtKeyPROTODST, Register: after + 1}
 		}
 		return []expr.Any{&expr.Immediate{Register: key, Data: m.Of.ID[:]}, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: after}, port,
 			&expr.Lookup{SourceRegister: key, SetName: string(m.Of.Set)}}
 	}
-	if m.Kind == nft.MatchService {
+	if m.Kind == ruleset.MatchService {
 		// Of IPv4 the kernel says that the address takes 16 bytes, and writes 4.
 		protocol := after + uint32(addressSize(family)/4)
 		return []expr.Any{&expr.Immediate{Register: key, Data: m.Of.ID[:]}, &expr.Ct{Key: expr.CtKeyDST, Register: after},
@@ -303,7 +332,7 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 			&expr.Lookup{SourceRegister: key, SetName: string(m.Of.Set)}}
 	}
 	out := []expr.Any{&expr.Immediate{Register: key, Data: m.Of.ID[:]}, address(m, family, after)}
-	if m.Kind == nft.MatchNamedPort {
+	if m.Kind == ruleset.MatchNamedPort {
 		after += uint32(addressSize(family) / 4)
 		out = append(out, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: after},
 			&expr.Payload{DestRegister: after + 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2})
@@ -324,24 +353,24 @@ func filled(text string) []byte {
 	return out
 }
 
-func protocolFamily(f nft.Family) byte {
-	if f == nft.IPv4 {
+func protocolFamily(f ruleset.Family) byte {
+	if f == ruleset.IPv4 {
 		return unix.NFPROTO_IPV4
 	}
 	return unix.NFPROTO_IPV6
 }
 
-func addressSize(f nft.Family) int {
-	if f == nft.IPv4 {
+func addressSize(f ruleset.Family) int {
+	if f == ruleset.IPv4 {
 		return 4
 	}
 	return 16
 }
 
 // address loads the address of the other end.
-func address(m *nft.Match, family nft.Family, into uint32) expr.Any {
+func address(m *ruleset.Match, family ruleset.Family, into uint32) expr.Any {
 	size, source, destination := uint32(4), uint32(12), uint32(16)
-	if family == nft.IPv6 {
+	if family == ruleset.IPv6 {
 		size, source, destination = 16, 8, 24
 	}
 	offset := destination
@@ -352,11 +381,11 @@ func address(m *nft.Match, family nft.Family, into uint32) expr.Any {
 }
 
 // familyOf is the family of the packets in a chain, where it is only of one.
-func familyOf(chain string) nft.Family {
+func familyOf(chain string) ruleset.Family {
 	if strings.HasPrefix(chain, "in6") || strings.HasPrefix(chain, "out6") {
-		return nft.IPv6
+		return ruleset.IPv6
 	}
-	return nft.IPv4
+	return ruleset.IPv4
 }
 
 // canonical is a text that is the same for rules that do the same and say the same of where they
@@ -373,7 +402,7 @@ func canonical(list []expr.Any, comment string) string {
 	for _, e := range list {
 		switch e := e.(type) {
 		case *expr.Meta:
-			fmt.Fprintf(&b, "meta %d to %d;", e.Key, at(e.Register))
+			fmt.Fprintf(&b, "meta %d %t to %d;", e.Key, e.SourceRegister, at(e.Register))
 		case *expr.Ct:
 			fmt.Fprintf(&b, "ct %d of %d to %d;", e.Key, e.Direction, at(e.Register))
 		case *expr.Fib:
@@ -427,7 +456,7 @@ func canonical(list []expr.Any, comment string) string {
 }
 
 // comment is what a rule carries for people.
-func comment(r *nft.Rule) string {
+func comment(r *ruleset.Rule) string {
 	text := r.From().String()
 	return text[:min(len(text), commentLimit)]
 }
@@ -445,30 +474,30 @@ func commentOf(userdata []byte) string {
 }
 
 // canonicalRule is the canonical text of a rule in a chain.
-func (l lacks) canonicalRule(chain string, r *nft.Rule) string {
+func (l lacks) canonicalRule(chain string, r *ruleset.Rule) string {
 	return canonical(l.expressions(r, familyOf(chain)), comment(r))
 }
 
 // ruleMessage adds a rule to the end of a chain.
-func (l lacks) ruleMessage(table, chain string, r *nft.Rule) (message, error) {
+func (l lacks) ruleMessage(table, chain string, r *ruleset.Rule) (netfilter.Message, error) {
 	var list []byte
 	for _, e := range l.expressions(r, familyOf(chain)) {
 		data, err := marshal(e)
 		if err != nil {
-			return message{}, fmt.Errorf("chain %s: rule %s: %w", chain, r, err)
+			return netfilter.Message{}, fmt.Errorf("chain %s: rule %s: %w", chain, r, err)
 		}
-		list = attrNest(list, unix.NFTA_LIST_ELEM, data)
+		list = netfilter.Nest(list, unix.NFTA_LIST_ELEM, data)
 	}
-	b := attrText(nil, unix.NFTA_RULE_TABLE, table)
-	b = attrText(b, unix.NFTA_RULE_CHAIN, chain)
-	b = attrNest(b, unix.NFTA_RULE_EXPRESSIONS, list)
+	b := netfilter.Text(nil, unix.NFTA_RULE_TABLE, table)
+	b = netfilter.Text(b, unix.NFTA_RULE_CHAIN, chain)
+	b = netfilter.Nest(b, unix.NFTA_RULE_EXPRESSIONS, list)
 	if c := comment(r); c != "" {
-		b = attr(b, unix.NFTA_RULE_USERDATA, userdata(c))
+		b = netfilter.Attr(b, unix.NFTA_RULE_USERDATA, userdata(c))
 	}
 	if len(list) > 1<<16-8 {
-		return message{}, fmt.Errorf("chain %s: rule %s is too long", chain, r)
+		return netfilter.Message{}, fmt.Errorf("chain %s: rule %s is too long", chain, r)
 	}
-	return message{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, b}, nil
+	return netfilter.Message{Kind: unix.NFT_MSG_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_APPEND, Attrs: b}, nil
 }
 
 // marshal returns an expression in the form of the kernel.
@@ -478,15 +507,15 @@ func marshal(e expr.Any) ([]byte, error) {
 		return expr.Marshal(unix.NFPROTO_INET, e)
 	}
 	// The library writes the direction with four bytes, of which the kernel reads the first.
-	data := attrNumber(attrNumber(nil, unix.NFTA_CT_KEY, uint32(ct.Key)), unix.NFTA_CT_DREG, ct.Register)
-	data = attr(data, unix.NFTA_CT_DIRECTION, []byte{byte(ct.Direction)})
-	return attrNest(attrText(nil, unix.NFTA_EXPR_NAME, "ct"), unix.NFTA_EXPR_DATA, data), nil
+	data := netfilter.Number(netfilter.Number(nil, unix.NFTA_CT_KEY, uint32(ct.Key)), unix.NFTA_CT_DREG, ct.Register)
+	data = netfilter.Attr(data, unix.NFTA_CT_DIRECTION, []byte{byte(ct.Direction)})
+	return netfilter.Nest(netfilter.Text(nil, unix.NFTA_EXPR_NAME, "ct"), unix.NFTA_EXPR_DATA, data), nil
 }
 
 // parseCt reads what marshal has written.
 func parseCt(b []byte) (*expr.Ct, error) {
 	e := &expr.Ct{}
-	return e, attributes(b, func(ad *netlink.AttributeDecoder) {
+	return e, netfilter.Attributes(b, func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
 		case unix.NFTA_CT_KEY:
 			e.Key = expr.CtKey(ad.Uint32())
@@ -503,14 +532,14 @@ func parseRule(body []byte) (chain, text string, err error) {
 	var list []expr.Any
 	var user []byte
 	var inner error
-	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+	err = netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
 		case unix.NFTA_RULE_CHAIN:
 			chain = ad.String()
 		case unix.NFTA_RULE_USERDATA:
 			user = slices.Clone(ad.Bytes())
 		case unix.NFTA_RULE_EXPRESSIONS:
-			inner = attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+			inner = netfilter.Attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
 				e, err := parseExpression(ad.Bytes())
 				if err != nil {
 					inner = err
@@ -533,7 +562,7 @@ func parseRule(body []byte) (chain, text string, err error) {
 func parseExpression(b []byte) (expr.Any, error) {
 	var name string
 	var data []byte
-	if err := attributes(b, func(ad *netlink.AttributeDecoder) {
+	if err := netfilter.Attributes(b, func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
 		case unix.NFTA_EXPR_NAME:
 			name = ad.String()
@@ -622,9 +651,9 @@ func concatenated(types ...uint32) (n uint32) {
 	return n
 }
 
-func describe(name nft.SetName) set {
+func describe(name ruleset.SetName) set {
 	one, size := uint32(typeIPv4), uint32(4)
-	if name.IsDispatch() && name.DispatchFamily() == nft.IPv6 {
+	if name.IsDispatch() && name.DispatchFamily() == ruleset.IPv6 {
 		one, size = typeIPv6, 16
 	}
 	switch {
@@ -632,9 +661,9 @@ func describe(name nft.SetName) set {
 		return set{unix.NFT_SET_MAP | unix.NFT_SET_TIMEOUT | unix.NFT_SET_EVAL, concatenated(one, one, typeProtocol, typePort), 2*size + 8, concatenated(one, typePort), size + 4}
 	case name.HoldsBackends():
 		return set{unix.NFT_SET_MAP, concatenated(one, typeProtocol, typePort, typeMark), size + 12, concatenated(one, typePort), size + 4}
-	case name.Asked() == nft.AskedByPort, name.Asked() == nft.AskedByOriginalPort:
+	case name.Asked() == ruleset.AskedByPort, name.Asked() == ruleset.AskedByOriginalPort:
 		return set{unix.NFT_SET_MAP, concatenated(typeProtocol, typePort), 8, verdictType, 0}
-	case name.Asked() == nft.AskedByFrontend, name.Asked() == nft.AskedByOriginal:
+	case name.Asked() == ruleset.AskedByFrontend, name.Asked() == ruleset.AskedByOriginal:
 		return set{unix.NFT_SET_MAP, concatenated(one, typeProtocol, typePort), size + 8, verdictType, 0}
 	}
 	if name.IsDispatch() {
@@ -644,15 +673,15 @@ func describe(name nft.SetName) set {
 		return set{unix.NFT_SET_MAP, one, size, verdictType, 0}
 	}
 	switch name {
-	case nft.Members4:
+	case ruleset.Members4:
 		return set{0, concatenated(typeIPv6, typeIPv4), 20, 0, 0}
-	case nft.Members6:
+	case ruleset.Members6:
 		return set{0, concatenated(typeIPv6, typeIPv6), 32, 0, 0}
-	case nft.Ports4:
+	case ruleset.Ports4:
 		return set{0, concatenated(typeIPv6, typeIPv4, typeProtocol, typePort), 28, 0, 0}
-	case nft.BlockPorts:
+	case ruleset.BlockPorts:
 		return set{0, concatenated(typeIPv6, typeProtocol, typePort), 24, 0, 0}
-	case nft.Ports6:
+	case ruleset.Ports6:
 		return set{0, concatenated(typeIPv6, typeIPv6, typeProtocol, typePort), 40, 0, 0}
 	}
 	if strings.HasPrefix(string(name), "ranges4") {
@@ -671,7 +700,7 @@ type element struct {
 }
 
 // pointers are elements of a dispatch.
-func pointers(list []nft.Pointer) []element {
+func pointers(list []ruleset.Pointer) []element {
 	out := make([]element, len(list))
 	for i, p := range list {
 		out[i] = element{key: p.Key, chain: p.Chain}
@@ -680,7 +709,7 @@ func pointers(list []nft.Pointer) []element {
 }
 
 // rangeElements are ranges as elements.
-func rangeElements(ranges []nft.Range) []element {
+func rangeElements(ranges []ruleset.Range) []element {
 	var out []element
 	for _, r := range ranges {
 		out = append(out, element{key: string(r.From.AsSlice())})
@@ -694,31 +723,31 @@ func rangeElements(ranges []nft.Range) []element {
 // elementsLimit is how many elements go into one message: the length of an attribute has 16 bits.
 const elementsLimit = 600
 
-func elementMessages(kind uint16, table string, name nft.SetName, elements []element) []message {
-	var out []message
+func elementMessages(kind uint16, table string, name ruleset.SetName, elements []element) []netfilter.Message {
+	var out []netfilter.Message
 	for chunk := range slices.Chunk(elements, elementsLimit) {
 		var list []byte
 		for _, e := range chunk {
-			value := attrNest(nil, unix.NFTA_SET_ELEM_KEY, attr(nil, unix.NFTA_DATA_VALUE, []byte(e.key)))
+			value := netfilter.Nest(nil, unix.NFTA_SET_ELEM_KEY, netfilter.Attr(nil, unix.NFTA_DATA_VALUE, []byte(e.key)))
 			if e.end {
-				value = attrNumber(value, unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+				value = netfilter.Number(value, unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
 			}
 			if e.chain != "" && name.HoldsBackends() && kind == unix.NFT_MSG_NEWSETELEM {
-				value = attrNest(value, unix.NFTA_SET_ELEM_DATA, attr(nil, unix.NFTA_DATA_VALUE, []byte(e.chain)))
+				value = netfilter.Nest(value, unix.NFTA_SET_ELEM_DATA, netfilter.Attr(nil, unix.NFTA_DATA_VALUE, []byte(e.chain)))
 			} else if e.chain != "" {
-				verdict := attrText(attrNumber(nil, unix.NFTA_VERDICT_CODE, verdictGoto), unix.NFTA_VERDICT_CHAIN, e.chain)
-				value = attrNest(value, unix.NFTA_SET_ELEM_DATA, attrNest(nil, unix.NFTA_DATA_VERDICT, verdict))
+				verdict := netfilter.Text(netfilter.Number(nil, unix.NFTA_VERDICT_CODE, verdictGoto), unix.NFTA_VERDICT_CHAIN, e.chain)
+				value = netfilter.Nest(value, unix.NFTA_SET_ELEM_DATA, netfilter.Nest(nil, unix.NFTA_DATA_VERDICT, verdict))
 			}
-			list = attrNest(list, unix.NFTA_LIST_ELEM, value)
+			list = netfilter.Nest(list, unix.NFTA_LIST_ELEM, value)
 		}
-		b := attrText(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
-		b = attrText(b, unix.NFTA_SET_ELEM_LIST_SET, string(name))
-		b = attrNest(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS, list)
+		b := netfilter.Text(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
+		b = netfilter.Text(b, unix.NFTA_SET_ELEM_LIST_SET, string(name))
+		b = netfilter.Nest(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS, list)
 		flags := uint16(0)
 		if kind == unix.NFT_MSG_NEWSETELEM {
 			flags = unix.NLM_F_CREATE
 		}
-		out = append(out, message{kind, flags, b})
+		out = append(out, netfilter.Message{Kind: kind, Flags: flags, Attrs: b})
 	}
 	return out
 }
@@ -731,24 +760,24 @@ func keyed(keys []string) []element {
 	return out
 }
 
-func setMessage(table string, name nft.SetName, id uint32) message {
+func setMessage(table string, name ruleset.SetName, id uint32) netfilter.Message {
 	d := describe(name)
-	b := attrText(nil, unix.NFTA_SET_TABLE, table)
-	b = attrText(b, unix.NFTA_SET_NAME, string(name))
-	b = attrNumber(b, unix.NFTA_SET_FLAGS, d.flags)
-	b = attrNumber(b, unix.NFTA_SET_KEY_TYPE, d.keyType)
-	b = attrNumber(b, unix.NFTA_SET_KEY_LEN, d.keySize)
+	b := netfilter.Text(nil, unix.NFTA_SET_TABLE, table)
+	b = netfilter.Text(b, unix.NFTA_SET_NAME, string(name))
+	b = netfilter.Number(b, unix.NFTA_SET_FLAGS, d.flags)
+	b = netfilter.Number(b, unix.NFTA_SET_KEY_TYPE, d.keyType)
+	b = netfilter.Number(b, unix.NFTA_SET_KEY_LEN, d.keySize)
 	if d.dataType != 0 {
-		b = attrNumber(b, unix.NFTA_SET_DATA_TYPE, d.dataType)
+		b = netfilter.Number(b, unix.NFTA_SET_DATA_TYPE, d.dataType)
 	}
 	if d.dataSize != 0 {
-		b = attrNumber(b, unix.NFTA_SET_DATA_LEN, d.dataSize)
+		b = netfilter.Number(b, unix.NFTA_SET_DATA_LEN, d.dataSize)
 	}
 	if name.IsLearned() {
-		b = attrNest(b, unix.NFTA_SET_DESC, attrNumber(nil, unix.NFTA_SET_DESC_SIZE, mostLearned))
+		b = netfilter.Nest(b, unix.NFTA_SET_DESC, netfilter.Number(nil, unix.NFTA_SET_DESC_SIZE, mostLearned))
 	}
-	b = attrNumber(b, unix.NFTA_SET_ID, id)
-	return message{unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b}
+	b = netfilter.Number(b, unix.NFTA_SET_ID, id)
+	return netfilter.Message{Kind: unix.NFT_MSG_NEWSET, Flags: unix.NLM_F_CREATE, Attrs: b}
 }
 
 // beforeHost and atHost are where the hook input is asked: after IPVS, which has led on what is for
@@ -763,6 +792,9 @@ const afterHost, afterAll = 103, 1
 // destinationPriority where destinations are: -100.
 const firstPriority, rawPriority, destinationPriority, sourcePriority = 1<<32 - 1, 1<<32 - 300, 1<<32 - 100, 100
 
+// exitPriority is where packets have their destination, and no route yet: -90.
+const exitPriority = 1<<32 - 90
+
 // kindFilter and kindNAT are what chains that packets enter are for.
 const kindFilter, kindNAT = "filter", "nat"
 
@@ -775,17 +807,18 @@ type hook struct {
 // hooks lists the chains that packets enter.
 func hooks() map[string]hook {
 	return map[string]hook{
-		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, beforeHost, kindFilter}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, atHost, kindFilter},
-		string(nft.FromHost): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
-		string(nft.PodsOut):  {unix.NF_INET_FORWARD, firstPriority, kindFilter}, string(nft.PodsIn): {unix.NF_INET_FORWARD, 0, kindFilter},
-		string(nft.ForwardedOut): {unix.NF_INET_FORWARD, firstPriority, kindFilter}, string(nft.ForwardedIn): {unix.NF_INET_FORWARD, 0, kindFilter},
-		string(nft.AskedHere): {unix.NF_INET_LOCAL_IN, afterHost, kindFilter}, string(nft.AskedByHost): {unix.NF_INET_LOCAL_OUT, afterAll, kindFilter},
-		string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll, kindFilter},
-		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority, kindFilter}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
-		string(nft.FromPods): {unix.NF_INET_PRE_ROUTING, rawPriority, kindFilter}, string(nft.ToOthers): {unix.NF_INET_POST_ROUTING, sourcePriority, kindNAT},
-		string(nft.InClear):        {unix.NF_INET_POST_ROUTING, 0, kindFilter},
-		string(nft.ToServices):     {unix.NF_INET_PRE_ROUTING, destinationPriority, kindNAT},
-		string(nft.HostToServices): {unix.NF_INET_LOCAL_OUT, destinationPriority, kindNAT},
+		string(ruleset.PodsToNode): {unix.NF_INET_LOCAL_IN, beforeHost, kindFilter}, string(ruleset.ToHost): {unix.NF_INET_LOCAL_IN, atHost, kindFilter},
+		string(ruleset.FromHost): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
+		string(ruleset.PodsOut):  {unix.NF_INET_FORWARD, firstPriority, kindFilter}, string(ruleset.PodsIn): {unix.NF_INET_FORWARD, 0, kindFilter},
+		string(ruleset.ForwardedOut): {unix.NF_INET_FORWARD, firstPriority, kindFilter}, string(ruleset.ForwardedIn): {unix.NF_INET_FORWARD, 0, kindFilter},
+		string(ruleset.AskedHere): {unix.NF_INET_LOCAL_IN, afterHost, kindFilter}, string(ruleset.AskedByHost): {unix.NF_INET_LOCAL_OUT, afterAll, kindFilter},
+		string(ruleset.AskedByPods): {unix.NF_INET_FORWARD, afterAll, kindFilter},
+		string(ruleset.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority, kindFilter}, string(ruleset.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
+		string(ruleset.FromPods): {unix.NF_INET_PRE_ROUTING, rawPriority, kindFilter}, string(ruleset.ToOthers): {unix.NF_INET_POST_ROUTING, sourcePriority, kindNAT},
+		string(ruleset.InClear):        {unix.NF_INET_POST_ROUTING, 0, kindFilter},
+		string(ruleset.ToExits):        {unix.NF_INET_PRE_ROUTING, exitPriority, kindFilter},
+		string(ruleset.ToServices):     {unix.NF_INET_PRE_ROUTING, destinationPriority, kindNAT},
+		string(ruleset.HostToServices): {unix.NF_INET_LOCAL_OUT, destinationPriority, kindNAT},
 	}
 }
 
@@ -802,17 +835,17 @@ func (l lacks) hooks() map[string]hook {
 	return out
 }
 
-func (l lacks) chainMessage(table, name string) message {
-	b := attrText(nil, unix.NFTA_CHAIN_TABLE, table)
-	b = attrText(b, unix.NFTA_CHAIN_NAME, name)
+func (l lacks) chainMessage(table, name string) netfilter.Message {
+	b := netfilter.Text(nil, unix.NFTA_CHAIN_TABLE, table)
+	b = netfilter.Text(b, unix.NFTA_CHAIN_NAME, name)
 	if h, base := l.hooks()[name]; base {
-		b = attrNest(b, unix.NFTA_CHAIN_HOOK, attrNumber(attrNumber(nil, unix.NFTA_HOOK_HOOKNUM, h.number), unix.NFTA_HOOK_PRIORITY, h.priority))
-		b = attrNumber(b, unix.NFTA_CHAIN_POLICY, nfAccept)
-		b = attrText(b, unix.NFTA_CHAIN_TYPE, h.kind)
+		b = netfilter.Nest(b, unix.NFTA_CHAIN_HOOK, netfilter.Number(netfilter.Number(nil, unix.NFTA_HOOK_HOOKNUM, h.number), unix.NFTA_HOOK_PRIORITY, h.priority))
+		b = netfilter.Number(b, unix.NFTA_CHAIN_POLICY, nfAccept)
+		b = netfilter.Text(b, unix.NFTA_CHAIN_TYPE, h.kind)
 	}
-	return message{unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, b}
+	return netfilter.Message{Kind: unix.NFT_MSG_NEWCHAIN, Flags: unix.NLM_F_CREATE, Attrs: b}
 }
 
-func named(kind uint16, table string, attribute uint16, name string) message {
-	return message{kind, 0, attrText(attrText(nil, unix.NFTA_RULE_TABLE, table), attribute, name)}
+func named(kind uint16, table string, attribute uint16, name string) netfilter.Message {
+	return netfilter.Message{Kind: kind, Attrs: netfilter.Text(netfilter.Text(nil, unix.NFTA_RULE_TABLE, table), attribute, name)}
 }

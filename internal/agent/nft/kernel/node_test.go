@@ -14,7 +14,9 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
@@ -341,14 +343,14 @@ func TestUnknownPodHasNoNetwork(t *testing.T) {
 // TestEstablishedConnectionsOfPodsObey holds connections of Pods open while policies change.
 func TestEstablishedConnectionsOfPodsObey(t *testing.T) {
 	c := newCluster(t)
-	var cutter *kernel.Connections
-	if err := c.Node.Do(func() (err error) { cutter, err = kernel.OpenConnections(); return err }); err != nil {
+	var cutter *conntrack.Connections
+	if err := c.Node.Do(func() (err error) { cutter, err = conntrack.Open(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cutter.Close() })
 	cutter.Local, cutter.Through = func() ([]netip.Addr, error) { return nfttest.NodeAddresses(), nil }, true
 	_, node := nfttest.NodeWorld(rand.New(rand.NewPCG(1, 1)), 0)
-	enforce := func(change func(p *nft.Program)) int {
+	enforce := func(change func(p *ruleset.Program)) int {
 		t.Helper()
 		p := new(nft.Compiler).Compile(nft.Input{Node: node}).Program
 		change(p)
@@ -361,7 +363,7 @@ func TestEstablishedConnectionsOfPodsObey(t *testing.T) {
 		}
 		return n
 	}
-	enforce(func(*nft.Program) {})
+	enforce(func(*ruleset.Program) {})
 	type held struct {
 		net.Conn
 		name   string
@@ -402,10 +404,10 @@ func TestEstablishedConnectionsOfPodsObey(t *testing.T) {
 		}
 	}
 	check("before", func(held) bool { return true })
-	tightened := func(p *nft.Program) {
-		p.Chains["in4.x"] = &nft.Chain{Rules: []nft.Rule{{Action: nft.Drop}}}
+	tightened := func(p *ruleset.Program) {
+		p.Chains["in4.x"] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Drop}}}
 		p.Chains["in6.x"] = p.Chains["in4.x"]
-		for i, name := range []nft.SetName{"pods-in4", "pods-in6"} {
+		for i, name := range []ruleset.SetName{"pods-in4", "pods-in6"} {
 			p.Dispatch[name][string(nfttest.PodAddresses(0)[i].AsSlice())] = [...]string{"in4.x", "in6.x"}[i]
 		}
 	}
@@ -413,7 +415,7 @@ func TestEstablishedConnectionsOfPodsObey(t *testing.T) {
 		t.Errorf("%d connections were cut, want 8", n)
 	}
 	check("tightened", func(h held) bool { return !h.toPod0 })
-	if n := enforce(func(*nft.Program) {}); n != 0 {
+	if n := enforce(func(*ruleset.Program) {}); n != 0 {
 		t.Errorf("%d connections were cut by no policy", n)
 	}
 	check("loosened", func(held) bool { return true })
@@ -424,14 +426,14 @@ func TestEstablishedConnectionsOfPodsObey(t *testing.T) {
 // does.
 func TestConnectionsOfPodsOnTheNodeNetwork(t *testing.T) {
 	c := newCluster(t)
-	var cutter *kernel.Connections
-	if err := c.Node.Do(func() (err error) { cutter, err = kernel.OpenConnections(); return err }); err != nil {
+	var cutter *conntrack.Connections
+	if err := c.Node.Do(func() (err error) { cutter, err = conntrack.Open(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cutter.Close() })
 	cutter.Local, cutter.Through = func() ([]netip.Addr, error) { return nfttest.NodeAddresses(), nil }, true
 	_, node := nfttest.NodeWorld(rand.New(rand.NewPCG(1, 1)), 0)
-	enforce := func(change func(p *nft.Program)) int {
+	enforce := func(change func(p *ruleset.Program)) int {
 		t.Helper()
 		p := new(nft.Compiler).Compile(nft.Input{Node: node}).Program
 		change(p)
@@ -444,7 +446,7 @@ func TestConnectionsOfPodsOnTheNodeNetwork(t *testing.T) {
 		}
 		return n
 	}
-	enforce(func(*nft.Program) {})
+	enforce(func(*ruleset.Program) {})
 	held := map[string]net.Conn{}
 	for i := range 2 {
 		at, peer, pod := nfttest.NodeAddresses()[i], [...]netip.Addr{c.Peers4[1], c.Peers6[1]}[i], nfttest.PodAddresses(0)[i]
@@ -476,10 +478,10 @@ func TestConnectionsOfPodsOnTheNodeNetwork(t *testing.T) {
 		}
 	}
 	check("before", func(string) bool { return true })
-	onPods := func(p *nft.Program) {
-		p.Chains["in4.x"] = &nft.Chain{Rules: []nft.Rule{{Action: nft.Drop}}}
+	onPods := func(p *ruleset.Program) {
+		p.Chains["in4.x"] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Drop}}}
 		p.Chains["in6.x"] = p.Chains["in4.x"]
-		for i, name := range []nft.SetName{"pods-in4", "pods-in6"} {
+		for i, name := range []ruleset.SetName{"pods-in4", "pods-in6"} {
 			p.Dispatch[name][string(nfttest.PodAddresses(1)[i].AsSlice())] = [...]string{"in4.x", "in6.x"}[i]
 		}
 	}
@@ -487,17 +489,17 @@ func TestConnectionsOfPodsOnTheNodeNetwork(t *testing.T) {
 		t.Errorf("a policy on another Pod has cut %d connections", n)
 	}
 	check("with a policy on another Pod", func(string) bool { return true })
-	for _, d := range []nft.Direction{nft.Ingress, nft.Egress} {
-		onNode := func(p *nft.Program) {
+	for _, d := range []ruleset.Direction{ruleset.Ingress, ruleset.Egress} {
+		onNode := func(p *ruleset.Program) {
 			base := p.Chains[d.String()]
-			base.Rules = append(base.Rules, nft.Rule{Action: nft.Drop})
+			base.Rules = append(base.Rules, ruleset.Rule{Action: ruleset.Drop})
 		}
 		if n := enforce(onNode); n < 4 {
 			t.Errorf("a policy on the Node, %s, has cut %d connections, want at least 4", d, n)
 		}
-		word := [...]string{nft.Ingress: "to it", nft.Egress: "from it"}[d]
+		word := [...]string{ruleset.Ingress: "to it", ruleset.Egress: "from it"}[d]
 		check("with a policy on the Node, "+d.String(), func(name string) bool { return name[:len(word)] != word })
-		if n := enforce(func(*nft.Program) {}); n != 0 {
+		if n := enforce(func(*ruleset.Program) {}); n != 0 {
 			t.Errorf("no policy has cut %d connections", n)
 		}
 		check("without it", func(string) bool { return true })

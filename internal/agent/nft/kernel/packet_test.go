@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
@@ -115,7 +116,7 @@ type scene struct {
 	name    string
 	ref     policy.EntityRef
 	listing *policy.Listing
-	program *nft.Program
+	program *ruleset.Program
 }
 
 // scenes draws worlds in which something is enforced.

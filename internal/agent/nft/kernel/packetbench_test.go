@@ -16,7 +16,9 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/conntrack"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -39,30 +41,30 @@ const port = 5001
 
 // rulesBefore is a program with rules of the ordinary kind before the one that allows what is
 // measured: as a list that each packet walks, or in chains of policies.
-func (w *wired) rulesBefore(n int) *nft.Program {
-	var rules []nft.Rule
+func (w *wired) rulesBefore(n int) *ruleset.Program {
+	var rules []ruleset.Rule
 	for i := range n {
-		rules = append(rules, nft.Rule{Action: nft.Accept, Matches: []nft.Match{{Kind: nft.MatchProtocol, Lo: uint16(nft.TCP)}, {Kind: nft.MatchPort, Lo: uint16(10000 + i), Hi: uint16(10000 + i)},
-			{Kind: nft.MatchMember, Of: &nft.PartKey{Set: nft.Members4, ID: nft.ID{1}}, Source: true}}})
+		rules = append(rules, ruleset.Rule{Action: ruleset.Accept, Matches: []ruleset.Match{{Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)}, {Kind: ruleset.MatchPort, Lo: uint16(10000 + i), Hi: uint16(10000 + i)},
+			{Kind: ruleset.MatchMember, Of: &ruleset.PartKey{Set: ruleset.Members4, ID: ruleset.ID{1}}, Source: true}}})
 	}
 	rules = append(rules,
-		nft.Rule{Action: nft.Accept, Matches: []nft.Match{{Kind: nft.MatchPort, Lo: port, Hi: port}, {Kind: nft.MatchMember, Of: &nft.PartKey{Set: nft.Members4, ID: nft.ID{1}}, Source: true}}},
-		nft.Rule{Action: nft.Drop})
-	return &nft.Program{
-		Chains: map[string]*nft.Chain{
+		ruleset.Rule{Action: ruleset.Accept, Matches: []ruleset.Match{{Kind: ruleset.MatchPort, Lo: port, Hi: port}, {Kind: ruleset.MatchMember, Of: &ruleset.PartKey{Set: ruleset.Members4, ID: ruleset.ID{1}}, Source: true}}},
+		ruleset.Rule{Action: ruleset.Drop})
+	return &ruleset.Program{
+		Chains: map[string]*ruleset.Chain{
 			"in4": {Rules: rules},
-			"ingress": {Rules: []nft.Rule{
-				{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop}, {Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept},
-				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: uint16(nft.IPv4)}}, Action: nft.Goto, Target: "in4"},
+			"ingress": {Rules: []ruleset.Rule{
+				{Matches: []ruleset.Match{{Kind: ruleset.MatchDead}}, Action: ruleset.Drop}, {Matches: []ruleset.Match{{Kind: ruleset.MatchEstablished}}, Action: ruleset.Accept},
+				{Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(ruleset.IPv4)}}, Action: ruleset.Goto, Target: "in4"},
 			}},
 		},
-		Parts: nft.PartsOf(map[nft.PartKey]*nft.Part{{Set: nft.Members4, ID: nft.ID{1}}: {Keys: nft.KeysOf([]string{string(w.other.AsSlice())})}}),
+		Parts: ruleset.PartsOf(map[ruleset.PartKey]*ruleset.Part{{Set: ruleset.Members4, ID: ruleset.ID{1}}: {Keys: ruleset.KeysOf([]string{string(w.other.AsSlice())})}}),
 	}
 }
 
 // policiesBefore is what is compiled of policies with some rules each, of which the last one allows
 // what is measured.
-func (w *wired) policiesBefore(policies, rules int) *nft.Program {
+func (w *wired) policiesBefore(policies, rules int) *ruleset.Program {
 	as16 := w.other.As16()
 	computed := enforcer.Computed{
 		AddressGroups:   []*enforcer.AddressGroup{enforcer.NewAddressGroup(&v1beta2.AddressGroup{ObjectMeta: metav1.ObjectMeta{Name: "peer"}, GroupMembers: []v1beta2.GroupMember{{IPs: []v1beta2.IPAddress{as16[:]}}}})},
@@ -88,12 +90,12 @@ func (w *wired) policiesBefore(policies, rules int) *nft.Program {
 // compared are the programs that packets are measured with, besides none.
 func (w *wired) compared() []struct {
 	name    string
-	program *nft.Program
+	program *ruleset.Program
 } {
 	return []struct {
 		name    string
-		program *nft.Program
-	}{{"none", &nft.Program{}}, {"10-rules", w.rulesBefore(10)}, {"100-rules", w.rulesBefore(100)}, {"10000-rules", w.rulesBefore(10000)}, {"1000-policies", w.policiesBefore(1000, 4)}}
+		program *ruleset.Program
+	}{{"none", &ruleset.Program{}}, {"10-rules", w.rulesBefore(10)}, {"100-rules", w.rulesBefore(100)}, {"10000-rules", w.rulesBefore(10000)}, {"1000-policies", w.policiesBefore(1000, 4)}}
 }
 
 // pairs is how often each program is compared with none.
@@ -104,7 +106,7 @@ const pairs = 31
 // rules, by the clock and by the processor time of both ends. Other work on the machine comes and
 // goes; neighbours in time have about the same of it, and processor time does not count it.
 func (w *wired) rates(b *testing.B, unit string, amount float64, once func()) {
-	measure := func(p *nft.Program) (rate, perCPU float64) {
+	measure := func(p *ruleset.Program) (rate, perCPU float64) {
 		if _, err := w.table.Apply(p); err != nil {
 			b.Fatal(err)
 		}
@@ -262,7 +264,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	go func() {
 		defer close(done)
 		for range 2 * b.N {
-			for _, p := range []*nft.Program{first, second} {
+			for _, p := range []*ruleset.Program{first, second} {
 				if _, err := w.table.Apply(p); err != nil {
 					b.Error(err)
 					return
@@ -290,10 +292,10 @@ func BenchmarkCut(b *testing.B) {
 	if _, err := w.table.Apply(w.rulesBefore(10)); err != nil {
 		b.Fatal(err)
 	}
-	var cutter *kernel.Connections
+	var cutter *conntrack.Connections
 	var sender net.PacketConn
 	if err := w.host.Do(func() (err error) {
-		if cutter, err = kernel.OpenConnections(); err == nil {
+		if cutter, err = conntrack.Open(); err == nil {
 			sender, err = net.ListenPacket("udp", netip.AddrPortFrom(w.address, 0).String())
 		}
 		return err
@@ -309,7 +311,7 @@ func BenchmarkCut(b *testing.B) {
 		}
 	}
 	closed := w.rulesBefore(10)
-	closed.Chains["egress"] = &nft.Chain{Rules: []nft.Rule{{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop}, {Action: nft.Drop}}}
+	closed.Chains["egress"] = &ruleset.Chain{Rules: []ruleset.Rule{{Matches: []ruleset.Match{{Kind: ruleset.MatchDead}}, Action: ruleset.Drop}, {Action: ruleset.Drop}}}
 	begun, busy := time.Now(), processor(b)
 	n, err := cutter.Cut(b.Context(), closed)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/google/nftables/xt"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
 )
 
 // QueueNumber is that of the queue that our rules hand packets to.
@@ -58,7 +60,7 @@ var ErrQueue = errors.New("another process receives what our rules queue, or thi
 // Queue receives the packets that rules queue. A packet waits until it is let go; packets beyond a
 // bound, and all while nobody receives them, go on at once.
 type Queue struct {
-	socket *socket
+	socket *netfilter.Socket
 	closed chan struct{}
 	once   sync.Once
 	send   sync.Mutex
@@ -67,20 +69,20 @@ type Queue struct {
 // OpenQueue begins to receive, in the network namespace of the calling thread. ErrQueue is among
 // the errors if somebody else does.
 func OpenQueue() (*Queue, error) {
-	s, err := openSocket(packetBuffer)
+	s, err := netfilter.Open(netfilter.PacketBuffer)
 	if err != nil {
 		return nil, err
 	}
 	q := &Queue{socket: s, closed: make(chan struct{})}
 	// Kernels before 3.8 want a command for each family besides.
-	attrs := attr(nil, queueConfigCmd, []byte{queueCommandBind, 0, 0, 0})
+	attrs := netfilter.Attr(nil, queueConfigCmd, []byte{queueCommandBind, 0, 0, 0})
 	params := append(binary.BigEndian.AppendUint32(nil, queueLargestPacket), queueCopyPacket)
-	attrs = attr(attrs, queueConfigParams, params)
-	attrs = attrNumber(attrs, queueConfigLength, queueMost)
-	attrs = attrNumber(attrs, queueConfigMask, queueFailOpen)
-	attrs = attrNumber(attrs, queueConfigFlags, queueFailOpen)
-	if err := s.listen(unix.NFNL_SUBSYS_QUEUE, queueConfig, QueueNumber, attrs); err != nil {
-		_ = s.close()
+	attrs = netfilter.Attr(attrs, queueConfigParams, params)
+	attrs = netfilter.Number(attrs, queueConfigLength, queueMost)
+	attrs = netfilter.Number(attrs, queueConfigMask, queueFailOpen)
+	attrs = netfilter.Number(attrs, queueConfigFlags, queueFailOpen)
+	if err := s.Listen(unix.NFNL_SUBSYS_QUEUE, queueConfig, QueueNumber, attrs); err != nil {
+		_ = s.Close()
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY) {
 			err = fmt.Errorf("%w: %w", ErrQueue, err)
 		}
@@ -98,7 +100,7 @@ func (q *Queue) Run(each func(p Queued, release func())) error {
 	defer func() {
 		q.send.Lock()
 		defer q.send.Unlock()
-		_ = q.socket.close()
+		_ = q.socket.Close()
 		q.socket = nil
 	}()
 	for {
@@ -107,7 +109,7 @@ func (q *Queue) Run(each func(p Queued, release func())) error {
 			return nil
 		default:
 		}
-		err := q.socket.receive(func(kind, _ uint16, _ uint32, body []byte) error {
+		err := q.socket.Receive(func(kind, _ uint16, _ uint32, body []byte) error {
 			if kind != unix.NFNL_SUBSYS_QUEUE<<8|queuePacket || len(body) < 4 {
 				return nil
 			}
@@ -126,7 +128,7 @@ func (q *Queue) Run(each func(p Queued, release func())) error {
 }
 
 func parseQueued(body []byte) (id, packet []byte, err error) {
-	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+	err = netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
 		case queueAttrHeader:
 			if b := ad.Bytes(); len(b) >= 4 {
@@ -144,14 +146,14 @@ func parseQueued(body []byte) (id, packet []byte, err error) {
 
 // release lets a packet go. After Run has ended the kernel has let all go.
 func (q *Queue) release(id []byte) {
-	verdict := attr(nil, queueAttrVerdict, append(binary.BigEndian.AppendUint32(nil, nfAccept), id...))
+	verdict := netfilter.Attr(nil, queueAttrVerdict, append(binary.BigEndian.AppendUint32(nil, nfAccept), id...))
 	q.send.Lock()
 	defer q.send.Unlock()
 	if q.socket == nil {
 		return
 	}
-	b, _ := q.socket.append(nil, unix.NFNL_SUBSYS_QUEUE, queueVerdict, 0, QueueNumber, unix.AF_UNSPEC, verdict)
-	_ = q.socket.send(b) // it fails for a packet that is gone
+	b, _ := q.socket.Append(nil, unix.NFNL_SUBSYS_QUEUE, queueVerdict, 0, QueueNumber, unix.AF_UNSPEC, verdict)
+	_ = q.socket.Send(b) // it fails for a packet that is gone
 }
 
 // Flags of TCP.

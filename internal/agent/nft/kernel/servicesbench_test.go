@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // manyServices are as many Services with two endpoints each, and a port on the Node.
@@ -18,8 +19,8 @@ func manyServices(n int) map[nft.Frontend]*nft.Balance {
 		for k := range 2 {
 			to.Backends = append(to.Backends, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(i >> 8), byte(i)}), uint16(8080+k)))
 		}
-		out[nft.Frontend{Address: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Protocol: nft.TCP, Port: 80}] = to
-		out[nft.Frontend{Address: netip.IPv4Unspecified(), Protocol: nft.TCP, Port: uint16(i + 1)}] = to
+		out[nft.Frontend{Address: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Protocol: ruleset.TCP, Port: 80}] = to
+		out[nft.Frontend{Address: netip.IPv4Unspecified(), Protocol: ruleset.TCP, Port: uint16(i + 1)}] = to
 	}
 	return out
 }
@@ -50,7 +51,7 @@ func BenchmarkServices(b *testing.B) {
 		b.Run(fmt.Sprintf("one of %d", n), func(b *testing.B) {
 			table, compiler, now := open(b), new(nft.Compiler), maps.Clone(all)
 			apply(b, table, compiler, now)
-			at := nft.Frontend{Address: netip.AddrFrom4([4]byte{10, 96, 0, 7}), Protocol: nft.TCP, Port: 80}
+			at := nft.Frontend{Address: netip.AddrFrom4([4]byte{10, 96, 0, 7}), Protocol: ruleset.TCP, Port: 80}
 			b.ResetTimer()
 			for i := range b.N {
 				now = maps.Clone(now)

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -79,7 +80,7 @@ ip link set br0 up`)
 	}
 	eventually("the switch knows the host's group", joined)
 	// Without what keeps the link the switch forgets it, and the host is gone.
-	program := isolating(map[nft.Direction][]uint16{nft.Egress: nil})
+	program := isolating(map[ruleset.Direction][]uint16{ruleset.Egress: nil})
 	if _, err := table.Apply(program); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // TestAddressesOfOthers: a Pod that sends with the address of somebody else is not heard, whoever
@@ -79,7 +80,7 @@ func TestAddressesOfOthers(t *testing.T) {
 			"from a link, of one elsewhere":           {routed, elsewhere, true},
 		} {
 			for _, guard := range []bool{false, true} {
-				program := nft.LetPass()
+				program := ruleset.LetPass()
 				if guard {
 					program = guarded
 				}

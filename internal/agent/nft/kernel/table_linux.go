@@ -11,7 +11,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 const (
@@ -28,9 +29,9 @@ const (
 // Table is the table in the kernel.
 type Table struct {
 	name   string
-	socket *socket
+	socket *netfilter.Socket
 	// commit is that of the socket; tests let it fail.
-	commit func([]message) error
+	commit func([]netfilter.Message) error
 	// Adopt is called when rules are written where there were none, so that nobody may have
 	// followed connections: after such that follow them and let everything pass, and before those
 	// that do not. Nil does nothing.
@@ -38,7 +39,7 @@ type Table struct {
 
 	mu sync.Mutex
 	// held is what the kernel holds; nil if that must be read first.
-	held *nft.Program
+	held *ruleset.Program
 	// owned tells that others cannot change the table.
 	owned bool
 	// lacks is what was found that the kernel does not have; nil before something was missed.
@@ -49,18 +50,18 @@ type Table struct {
 // Open opens the table of a name, which need not be there yet, in the network namespace of the
 // calling thread.
 func Open(name string) (*Table, error) {
-	s, err := openSocket(answerBuffer)
+	s, err := netfilter.Open(netfilter.AnswerBuffer)
 	if err != nil {
 		return nil, err
 	}
-	return &Table{name: name, socket: s, commit: s.commit}, nil
+	return &Table{name: name, socket: s, commit: s.Commit}, nil
 }
 
 // Close ends the work with the table, which stays as it is.
 func (t *Table) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.socket.close()
+	return t.socket.Close()
 }
 
 // Owned reports whether the kernel keeps others from changing the table. It is known after the
@@ -73,7 +74,7 @@ func (t *Table) Owned() bool {
 
 // Apply makes the kernel hold the program. If it fails nothing has changed, or it is not known what
 // has; the next Apply finds out.
-func (t *Table) Apply(want *nft.Program) (Written, error) {
+func (t *Table) Apply(want *ruleset.Program) (Written, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w, err := t.apply(want)
@@ -93,8 +94,8 @@ func (t *Table) Apply(want *nft.Program) (Written, error) {
 	return w, err
 }
 
-func (t *Table) apply(want *nft.Program) (w Written, err error) {
-	var messages []message
+func (t *Table) apply(want *ruleset.Program) (w Written, err error) {
+	var messages []netfilter.Message
 	held := t.held
 	if held != nil && held.Leaves && !want.Leaves { // what was left is not known
 		held = nil
@@ -105,7 +106,7 @@ func (t *Table) apply(want *nft.Program) (w Written, err error) {
 		if messages, err = t.reconcile(want, &w); err != nil {
 			return w, err
 		}
-	} else if messages, err = t.change(nft.Diff(held, want), &w); err != nil {
+	} else if messages, err = t.change(ruleset.Diff(held, want), &w); err != nil {
 		return w, err
 	}
 	if w.Messages = len(messages); w.Messages > 0 {
@@ -144,7 +145,7 @@ func (t *Table) Delete() error {
 	if err != nil || !state.there {
 		return err
 	}
-	if err := t.commit([]message{t.newTable(state), t.deleteTable()}); err != nil {
+	if err := t.commit([]netfilter.Message{t.newTable(state), t.deleteTable()}); err != nil {
 		return fmt.Errorf("delete table %s: %w", t.name, meaning(err))
 	}
 	return nil
@@ -155,8 +156,8 @@ func (t *Table) Generation() (uint32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var n uint32
-	err := t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETGEN, unix.AF_UNSPEC, false, nil, func(_ uint16, body []byte) error {
-		return attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+	err := t.socket.Ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETGEN, unix.AF_UNSPEC, false, nil, func(_ uint16, body []byte) error {
+		return netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 			if ad.Type() == unix.NFTA_GEN_ID {
 				n = ad.Uint32()
 			}
@@ -174,11 +175,11 @@ func (t *Table) Revision() (n uint64, there bool, err error) {
 	if err != nil || !state.there {
 		return 0, false, err
 	}
-	chain := attrText(attrText(nil, unix.NFTA_RULE_TABLE, t.name), unix.NFTA_RULE_CHAIN, nft.RevisionChain)
-	err = t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETRULE, unix.NFPROTO_INET, true, chain, func(_ uint16, body []byte) error {
-		return attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+	chain := netfilter.Text(netfilter.Text(nil, unix.NFTA_RULE_TABLE, t.name), unix.NFTA_RULE_CHAIN, ruleset.RevisionChain)
+	err = t.socket.Ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETRULE, unix.NFPROTO_INET, true, chain, func(_ uint16, body []byte) error {
+		return netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 			if ad.Type() == unix.NFTA_RULE_USERDATA {
-				n = nft.ParseRevision(commentOf(ad.Bytes()))
+				n = ruleset.ParseRevision(commentOf(ad.Bytes()))
 			}
 		})
 	})
@@ -193,7 +194,7 @@ func (t *Table) Revision() (n uint64, there bool, err error) {
 
 // Verify reads everything and returns in which chains and sets the kernel differs from a program,
 // and what it has besides, sorted.
-func (t *Table) Verify(want *nft.Program) ([]string, error) {
+func (t *Table) Verify(want *ruleset.Program) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	img, err := t.read()
@@ -226,7 +227,7 @@ func (t *Table) Verify(want *nft.Program) ([]string, error) {
 	for name, list := range c.Unpoint {
 		out = append(out, fmt.Sprintf("dispatch %s in %d elements besides", name, len(list)))
 	}
-	for _, name := range nft.KeyedSets() {
+	for _, name := range ruleset.KeyedSets() {
 		if n := len(c.Add[name]) + len(c.Remove[name]); n > 0 {
 			out = append(out, fmt.Sprintf("set %s in %d elements", name, n))
 		}
@@ -236,21 +237,21 @@ func (t *Table) Verify(want *nft.Program) ([]string, error) {
 }
 
 // newTable makes the table ours, or keeps it.
-func (t *Table) newTable(s state) message {
-	b := attrText(nil, unix.NFTA_TABLE_NAME, t.name)
+func (t *Table) newTable(s state) netfilter.Message {
+	b := netfilter.Text(nil, unix.NFTA_TABLE_NAME, t.name)
 	flags := uint32(tableOwner | tablePersist)
 	if s.there && s.flags&tableOwner == 0 && s.flags&tablePersist == 0 || s.plain {
 		flags = 0
 	}
-	return message{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(b, unix.NFTA_TABLE_FLAGS, flags)}
+	return netfilter.Message{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Attrs: netfilter.Number(b, unix.NFTA_TABLE_FLAGS, flags)}
 }
 
-func (t *Table) deleteTable() message {
-	return message{unix.NFT_MSG_DELTABLE, 0, attrText(nil, unix.NFTA_TABLE_NAME, t.name)}
+func (t *Table) deleteTable() netfilter.Message {
+	return netfilter.Message{Kind: unix.NFT_MSG_DELTABLE, Attrs: netfilter.Text(nil, unix.NFTA_TABLE_NAME, t.name)}
 }
 
 // reconcile returns what leads from what the kernel holds to a program.
-func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
+func (t *Table) reconcile(want *ruleset.Program, w *Written) ([]netfilter.Message, error) {
 	img, err := t.read()
 	if err != nil {
 		return nil, err
@@ -259,7 +260,7 @@ func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
 		img.state.plain = !t.ownership()
 	}
 	t.owned = !img.state.plain
-	if t.Adopt != nil && follows(want) && img.chains[string(nft.ToHost)] == nil && img.chains[string(nft.FromHost)] == nil {
+	if t.Adopt != nil && follows(want) && img.chains[string(ruleset.ToHost)] == nil && img.chains[string(ruleset.FromHost)] == nil {
 		if img, err = t.begin(img); err != nil {
 			return nil, err
 		}
@@ -269,12 +270,12 @@ func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
 		w.Whole = true
 		fresh := state{plain: !t.ownership()}
 		t.owned = !fresh.plain
-		messages := []message{t.newTable(img.state), t.deleteTable(), t.newTable(fresh)}
-		rest, err := t.change(nft.Diff(nil, want), w)
+		messages := []netfilter.Message{t.newTable(img.state), t.deleteTable(), t.newTable(fresh)}
+		rest, err := t.change(ruleset.Diff(nil, want), w)
 		return append(append(messages, t.keyedSets(nil)...), rest...), err
 	}
-	var messages []message
-	if !img.state.there || t.owned && img.state.owner != t.socket.port {
+	var messages []netfilter.Message
+	if !img.state.there || t.owned && img.state.owner != t.socket.Port() {
 		messages = append(messages, t.newTable(img.state))
 	}
 	messages = append(messages, t.keyedSets(img.sets)...)
@@ -283,18 +284,18 @@ func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
 }
 
 // follows reports whether rules of a program look at connections, so that the kernel follows them.
-func follows(p *nft.Program) bool {
-	return p.Chains[string(nft.ToHost)] != nil || p.Chains[string(nft.FromHost)] != nil
+func follows(p *ruleset.Program) bool {
+	return p.Chains[string(ruleset.ToHost)] != nil || p.Chains[string(ruleset.FromHost)] != nil
 }
 
 // begin lets the kernel follow connections, and those be made known that are older. It returns what
 // the kernel holds then.
 func (t *Table) begin(img *image) (*image, error) {
-	messages, err := t.change(nft.Diff(nil, nft.LetPass()), &Written{})
+	messages, err := t.change(ruleset.Diff(nil, ruleset.LetPass()), &Written{})
 	if err != nil {
 		return nil, err
 	}
-	if err := t.commit(append(append([]message{t.newTable(img.state)}, t.keyedSets(img.sets)...), messages...)); err != nil {
+	if err := t.commit(append(append([]netfilter.Message{t.newTable(img.state)}, t.keyedSets(img.sets)...), messages...)); err != nil {
 		return nil, fmt.Errorf("table %s: %w", t.name, meaning(err))
 	}
 	t.Adopt()
@@ -304,14 +305,14 @@ func (t *Table) begin(img *image) (*image, error) {
 // ownership reports whether the kernel has tables with an owner that outlive it. It tries, with a
 // table that is gone at once.
 func (t *Table) ownership() bool {
-	b := attrText(nil, unix.NFTA_TABLE_NAME, t.name+"-probe")
-	create := message{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(slices.Clone(b), unix.NFTA_TABLE_FLAGS, tableOwner|tablePersist)}
-	return t.commit([]message{create, {unix.NFT_MSG_DELTABLE, 0, b}}) == nil
+	b := netfilter.Text(nil, unix.NFTA_TABLE_NAME, t.name+"-probe")
+	create := netfilter.Message{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Attrs: netfilter.Number(slices.Clone(b), unix.NFTA_TABLE_FLAGS, tableOwner|tablePersist)}
+	return t.commit([]netfilter.Message{create, {Kind: unix.NFT_MSG_DELTABLE, Attrs: b}}) == nil
 }
 
-func (t *Table) keyedSets(there map[nft.SetName]*readSet) []message {
-	var out []message
-	for _, name := range nft.KeyedSets() {
+func (t *Table) keyedSets(there map[ruleset.SetName]*readSet) []netfilter.Message {
+	var out []netfilter.Message
+	for _, name := range ruleset.KeyedSets() {
 		if there[name] == nil {
 			t.setID++
 			out = append(out, setMessage(t.name, name, t.setID))
@@ -321,8 +322,8 @@ func (t *Table) keyedSets(there map[nft.SetName]*readSet) []message {
 }
 
 // change makes the transaction of a change: what others refer to comes first, and goes last.
-func (t *Table) change(c *nft.Change, w *Written) ([]message, error) {
-	var out []message
+func (t *Table) change(c *ruleset.Change, w *Written) ([]netfilter.Message, error) {
+	var out []netfilter.Message
 	for _, name := range slices.Sorted(maps.Keys(c.NewRanges)) {
 		t.setID++
 		elements := rangeElements(c.NewRanges[name])
@@ -334,7 +335,7 @@ func (t *Table) change(c *nft.Change, w *Written) ([]message, error) {
 		t.setID++
 		out = append(out, setMessage(t.name, name, t.setID))
 	}
-	for _, name := range nft.KeyedSets() {
+	for _, name := range ruleset.KeyedSets() {
 		w.Elements += len(c.Add[name]) + len(c.Remove[name])
 		out = append(out, elementMessages(unix.NFT_MSG_NEWSETELEM, t.name, name, keyed(c.Add[name]))...)
 	}
@@ -377,7 +378,7 @@ func (t *Table) change(c *nft.Change, w *Written) ([]message, error) {
 	for _, name := range c.Gone {
 		out = append(out, named(unix.NFT_MSG_DELCHAIN, t.name, unix.NFTA_CHAIN_NAME, name))
 	}
-	for _, name := range nft.KeyedSets() {
+	for _, name := range ruleset.KeyedSets() {
 		out = append(out, elementMessages(unix.NFT_MSG_DELSETELEM, t.name, name, keyed(c.Remove[name]))...)
 	}
 	for _, name := range c.GoneRanges {
@@ -400,7 +401,7 @@ type state struct {
 type image struct {
 	state  state
 	chains map[string]*readChain
-	sets   map[nft.SetName]*readSet
+	sets   map[ruleset.SetName]*readSet
 }
 
 type readChain struct {
@@ -416,9 +417,10 @@ type readSet struct {
 // table reads the table itself.
 func (t *Table) table() (state, error) {
 	var s state
-	err := t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETTABLE, unix.NFPROTO_INET, false, attrText(nil, unix.NFTA_TABLE_NAME, t.name), func(_ uint16, body []byte) error {
+	name := netfilter.Text(nil, unix.NFTA_TABLE_NAME, t.name)
+	err := t.socket.Ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETTABLE, unix.NFPROTO_INET, false, name, func(_ uint16, body []byte) error {
 		s.there = true
-		return attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+		return netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 			switch ad.Type() {
 			case unix.NFTA_TABLE_FLAGS:
 				s.flags = ad.Uint32()
@@ -432,9 +434,9 @@ func (t *Table) table() (state, error) {
 		return state{}, nil
 	case err != nil:
 		return state{}, fmt.Errorf("read table %s: %w", t.name, meaning(err))
-	case s.owner != 0 && s.owner != t.socket.port && s.owner < mostProcesses:
+	case s.owner != 0 && s.owner != t.socket.Port() && s.owner < mostProcesses:
 		return state{}, fmt.Errorf("%w, as process %d", ErrOwned, s.owner)
-	case s.owner != 0 && s.owner != t.socket.port:
+	case s.owner != 0 && s.owner != t.socket.Port():
 		return state{}, ErrOwned
 	}
 	s.plain = s.flags&(tableOwner|tablePersist) == 0
@@ -445,25 +447,25 @@ func (t *Table) table() (state, error) {
 func (t *Table) read() (*image, error) {
 	for attempt := 1; ; attempt++ {
 		img, err := t.readOnce()
-		if err == nil || attempt == readAttempts || !errors.Is(err, errInterrupted) && !errors.Is(err, unix.EINTR) {
+		if err == nil || attempt == readAttempts || !errors.Is(err, netfilter.ErrInterrupted) && !errors.Is(err, unix.EINTR) {
 			return img, err
 		}
 	}
 }
 
 func (t *Table) readOnce() (*image, error) {
-	img := &image{chains: map[string]*readChain{}, sets: map[nft.SetName]*readSet{}}
+	img := &image{chains: map[string]*readChain{}, sets: map[ruleset.SetName]*readSet{}}
 	var err error
 	if img.state, err = t.table(); err != nil || !img.state.there {
 		return img, err
 	}
 	dump := func(kind uint16, attrs []byte, each func(kind uint16, body []byte) error) error {
-		return t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NFPROTO_INET, true, attrs, each)
+		return t.socket.Ask(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NFPROTO_INET, true, attrs, each)
 	}
 	err = dump(unix.NFT_MSG_GETCHAIN, nil, func(_ uint16, body []byte) error {
 		var table, name, kind string
 		c := &readChain{}
-		err := attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+		err := netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 			switch ad.Type() {
 			case unix.NFTA_CHAIN_TABLE:
 				table = ad.String()
@@ -473,7 +475,7 @@ func (t *Table) readOnce() (*image, error) {
 				kind = ad.String()
 			case unix.NFTA_CHAIN_HOOK:
 				c.hook = &hook{}
-				_ = attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+				_ = netfilter.Attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
 					switch ad.Type() {
 					case unix.NFTA_HOOK_HOOKNUM:
 						c.hook.number = ad.Uint32()
@@ -494,22 +496,22 @@ func (t *Table) readOnce() (*image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read chains: %w", err)
 	}
-	err = dump(unix.NFT_MSG_GETRULE, attrText(nil, unix.NFTA_RULE_TABLE, t.name), func(_ uint16, body []byte) error {
+	err = dump(unix.NFT_MSG_GETRULE, netfilter.Text(nil, unix.NFTA_RULE_TABLE, t.name), func(_ uint16, body []byte) error {
 		chain, text, err := parseRule(body)
 		if c := img.chains[chain]; c != nil {
 			c.rules = append(c.rules, text)
 		} else if err == nil {
-			err = errInterrupted
+			err = netfilter.ErrInterrupted
 		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read rules: %w", err)
 	}
-	err = dump(unix.NFT_MSG_GETSET, attrText(nil, unix.NFTA_SET_TABLE, t.name), func(_ uint16, body []byte) error {
+	err = dump(unix.NFT_MSG_GETSET, netfilter.Text(nil, unix.NFTA_SET_TABLE, t.name), func(_ uint16, body []byte) error {
 		var name string
 		s := &readSet{elements: map[element]bool{}}
-		err := attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+		err := netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 			switch ad.Type() {
 			case unix.NFTA_SET_NAME:
 				name = ad.String()
@@ -528,7 +530,7 @@ func (t *Table) readOnce() (*image, error) {
 		if s.dataType == verdictType {
 			s.dataSize = 0 // that of a verdict in the kernel
 		}
-		img.sets[nft.SetName(name)] = s
+		img.sets[ruleset.SetName(name)] = s
 		return err
 	})
 	if err != nil {
@@ -538,7 +540,7 @@ func (t *Table) readOnce() (*image, error) {
 		if name.IsLearned() {
 			continue
 		}
-		attrs := attrText(attrText(nil, unix.NFTA_SET_ELEM_LIST_TABLE, t.name), unix.NFTA_SET_ELEM_LIST_SET, string(name))
+		attrs := netfilter.Text(netfilter.Text(nil, unix.NFTA_SET_ELEM_LIST_TABLE, t.name), unix.NFTA_SET_ELEM_LIST_SET, string(name))
 		if err := dump(unix.NFT_MSG_GETSETELEM, attrs, func(_ uint16, body []byte) error { return s.parse(body) }); err != nil {
 			return nil, fmt.Errorf("read set %s: %w", name, err)
 		}
@@ -554,25 +556,25 @@ func (s *readSet) parse(body []byte) error {
 			inner = err
 		}
 	}
-	err := attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+	err := netfilter.Attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 		if ad.Type() != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 			return
 		}
-		note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+		note(netfilter.Attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
 			var e element
-			note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+			note(netfilter.Attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
 				switch ad.Type() {
 				case unix.NFTA_SET_ELEM_KEY:
-					note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) { e.key = string(ad.Bytes()) }))
+					note(netfilter.Attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) { e.key = string(ad.Bytes()) }))
 				case unix.NFTA_SET_ELEM_DATA:
-					note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+					note(netfilter.Attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
 						if ad.Type() == unix.NFTA_DATA_VALUE {
 							e.chain = string(ad.Bytes())
 						}
 						if ad.Type() != unix.NFTA_DATA_VERDICT {
 							return
 						}
-						note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+						note(netfilter.Attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
 							if ad.Type() == unix.NFTA_VERDICT_CHAIN {
 								e.chain = ad.String()
 							}
@@ -591,13 +593,13 @@ func (s *readSet) parse(body []byte) error {
 // comparison is the difference of what the kernel holds and a program, and what there is that
 // cannot be ours.
 type comparison struct {
-	nft.Change
+	ruleset.Change
 	foreign []string
 }
 
-func (img *image) compare(want *nft.Program, l lacks) comparison {
-	c := comparison{Change: nft.Change{Add: map[nft.SetName][]string{}, Remove: map[nft.SetName][]string{}, NewRanges: map[nft.SetName][]nft.Range{},
-		Point: map[nft.SetName][]nft.Pointer{}, Unpoint: map[nft.SetName][]string{}}}
+func (img *image) compare(want *ruleset.Program, l lacks) comparison {
+	c := comparison{Change: ruleset.Change{Add: map[ruleset.SetName][]string{}, Remove: map[ruleset.SetName][]string{}, NewRanges: map[ruleset.SetName][]ruleset.Range{},
+		Point: map[ruleset.SetName][]ruleset.Pointer{}, Unpoint: map[ruleset.SetName][]string{}}}
 	for _, name := range slices.Sorted(maps.Keys(want.Chains)) {
 		rules := want.Chains[name].Rules
 		there := img.chains[name]
@@ -606,7 +608,7 @@ func (img *image) compare(want *nft.Program, l lacks) comparison {
 			same = there.rules[i] == l.canonicalRule(name, &rules[i])
 		}
 		if !same {
-			c.Chains = append(c.Chains, nft.ChainChange{Name: name, New: there == nil, Rules: rules})
+			c.Chains = append(c.Chains, ruleset.ChainChange{Name: name, New: there == nil, Rules: rules})
 		}
 	}
 	all := l.hooks()
@@ -615,12 +617,12 @@ func (img *image) compare(want *nft.Program, l lacks) comparison {
 		if there := img.chains[name].hook; base != (there != nil) || base && *there != h {
 			c.foreign = append(c.foreign, "chain "+name)
 		}
-		if want.Chains[name] == nil && !(want.Leaves && nft.IsTarget(name)) {
+		if want.Chains[name] == nil && !(want.Leaves && ruleset.IsTarget(name)) {
 			c.Gone = append(c.Gone, name)
 		}
 	}
-	wanted := map[nft.SetName]map[string]bool{}
-	for _, name := range nft.KeyedSets() {
+	wanted := map[ruleset.SetName]map[string]bool{}
+	for _, name := range ruleset.KeyedSets() {
 		wanted[name] = map[string]bool{}
 	}
 	for k, part := range want.Parts.All() {
@@ -644,7 +646,7 @@ func (img *image) compare(want *nft.Program, l lacks) comparison {
 			c.foreign = append(c.foreign, "set "+string(name))
 		}
 	}
-	pointed := map[nft.SetName]map[string]string{}
+	pointed := map[ruleset.SetName]map[string]string{}
 	for name, s := range img.sets {
 		if name.IsDispatch() {
 			pointed[name] = map[string]string{}

@@ -7,6 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
@@ -22,8 +23,8 @@ func open(t testing.TB, h *nfttest.Host) *kernel.Table {
 }
 
 // programs draws programs of random worlds, with rules.
-func programs(seed uint64, n int) []*nft.Program {
-	var out []*nft.Program
+func programs(seed uint64, n int) []*ruleset.Program {
+	var out []*ruleset.Program
 	for ; len(out) < n; seed++ {
 		random := rand.New(rand.NewPCG(seed, 3))
 		world := policytest.NewWorld()
@@ -41,7 +42,7 @@ func programs(seed uint64, n int) []*nft.Program {
 	return out
 }
 
-func verify(t *testing.T, table *kernel.Table, p *nft.Program) {
+func verify(t *testing.T, table *kernel.Table, p *ruleset.Program) {
 	t.Helper()
 	if wrong, err := table.Verify(p); err != nil || len(wrong) > 0 {
 		t.Fatalf("the kernel does not hold the program: %q, %v\n%s", wrong, err, p)

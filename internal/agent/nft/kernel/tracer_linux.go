@@ -11,7 +11,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel/netfilter"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
 // TracerTable is the table whose rules choose the packets that are traced. The kernel removes it
@@ -84,7 +85,7 @@ type TraceEvent struct {
 
 // Tracer traces packets. Set may be called while it runs.
 type Tracer struct {
-	table, news *socket
+	table, news *netfilter.Socket
 	closed      chan struct{}
 	once        sync.Once
 	ended       chan struct{}
@@ -92,24 +93,24 @@ type Tracer struct {
 
 // OpenTracer begins to trace, nothing at first, in the network namespace of the calling thread.
 func OpenTracer() (*Tracer, error) {
-	table, err := openSocket(answerBuffer)
+	table, err := netfilter.Open(netfilter.AnswerBuffer)
 	if err != nil {
 		return nil, err
 	}
-	news, err := openSocket(answerBuffer)
+	news, err := netfilter.Open(netfilter.AnswerBuffer)
 	if err != nil {
-		return nil, errors.Join(err, table.close())
+		return nil, errors.Join(err, table.Close())
 	}
 	t := &Tracer{table: table, news: news, closed: make(chan struct{}), ended: make(chan struct{})}
-	err = errors.Join(unix.SetsockoptInt(news.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, traceGroup),
-		unix.SetsockoptTimeval(news.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000}))
+	err = errors.Join(unix.SetsockoptInt(news.FD(), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, traceGroup),
+		unix.SetsockoptTimeval(news.FD(), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000}))
 	if err != nil {
 		err = fmt.Errorf("listen to traces: %w", meaning(err))
 	} else {
 		err = t.Set(nil)
 	}
 	if err != nil {
-		return nil, errors.Join(err, news.close(), table.close())
+		return nil, errors.Join(err, news.Close(), table.Close())
 	}
 	return t, nil
 }
@@ -123,14 +124,14 @@ func (t *Tracer) Close() {
 // Run calls each for what happens to packets, until Close.
 func (t *Tracer) Run(each func(TraceEvent)) error {
 	defer close(t.ended)
-	defer func() { _, _ = t.news.close(), t.table.close() }()
+	defer func() { _, _ = t.news.Close(), t.table.Close() }()
 	for {
 		select {
 		case <-t.closed:
 			return nil
 		default:
 		}
-		err := t.news.receive(func(kind, _ uint16, _ uint32, body []byte) error {
+		err := t.news.Receive(func(kind, _ uint16, _ uint32, body []byte) error {
 			if kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_TRACE && len(body) >= nfgenSize {
 				if e, err := parseTrace(body); err == nil {
 					each(e)
@@ -147,7 +148,7 @@ func (t *Tracer) Run(each func(TraceEvent)) error {
 
 func parseTrace(body []byte) (e TraceEvent, err error) {
 	kind, verdict := uint32(0), int32(0)
-	err = attributes(body[nfgenSize:], func(ad *netlink.AttributeDecoder) {
+	err = netfilter.Attributes(body[nfgenSize:], func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
 		case traceTable:
 			e.Table = ad.String()
@@ -190,10 +191,10 @@ func parseTrace(body []byte) (e TraceEvent, err error) {
 
 // Set says which packets are traced from now on.
 func (t *Tracer) Set(list []Traced) error {
-	messages := []message{
-		{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(attrText(nil, unix.NFTA_TABLE_NAME, TracerTable), unix.NFTA_TABLE_FLAGS, tableOwner)},
-		{unix.NFT_MSG_DELTABLE, 0, attrText(nil, unix.NFTA_TABLE_NAME, TracerTable)},
-		{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(attrText(nil, unix.NFTA_TABLE_NAME, TracerTable), unix.NFTA_TABLE_FLAGS, tableOwner)},
+	messages := []netfilter.Message{
+		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Attrs: netfilter.Number(netfilter.Text(nil, unix.NFTA_TABLE_NAME, TracerTable), unix.NFTA_TABLE_FLAGS, tableOwner)},
+		{Kind: unix.NFT_MSG_DELTABLE, Attrs: netfilter.Text(nil, unix.NFTA_TABLE_NAME, TracerTable)},
+		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Attrs: netfilter.Number(netfilter.Text(nil, unix.NFTA_TABLE_NAME, TracerTable), unix.NFTA_TABLE_FLAGS, tableOwner)},
 	}
 	messages = append(messages, baseChain(TracerTable, TraceEnters, unix.NF_INET_PRE_ROUTING, tracePriority),
 		baseChain(TracerTable, TraceLeaves, unix.NF_INET_POST_ROUTING, traceLast), baseChain(TracerTable, TraceArrives, unix.NF_INET_LOCAL_IN, traceLast))
@@ -204,7 +205,7 @@ func (t *Tracer) Set(list []Traced) error {
 		}
 		messages = append(messages, m)
 	}
-	if err := t.table.commit(messages); err != nil {
+	if err := t.table.Commit(messages); err != nil {
 		return fmt.Errorf("table %s: %w", TracerTable, meaning(err))
 	}
 	return nil
@@ -215,22 +216,22 @@ func (t *Tracer) Set(list []Traced) error {
 const manyRate = 20
 
 func (t *Traced) expressions() []expr.Any {
-	family := nft.IPv4
+	family := ruleset.IPv4
 	if t.Six {
-		family = nft.IPv6
+		family = ruleset.IPv6
 	}
 	out := choosing(t.Source, t.Destination, t.Six, t.Protocol, t.SourcePort, t.Port)
-	match := func(m nft.Match) { out = append(out, matching(&m, family)...) }
+	match := func(m ruleset.Match) { out = append(out, matching(&m, family)...) }
 	if t.Begins {
 		switch t.Protocol {
-		case nft.TCP: // SYN, without ACK
+		case ruleset.TCP: // SYN, without ACK
 			out = append(out, &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
 				&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{0x12}, Xor: []byte{0}},
 				&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{0x02}})
-		case nft.ICMP:
-			match(nft.Match{Kind: nft.MatchType, Lo: 8, Hi: 8})
-		case nft.ICMPv6:
-			match(nft.Match{Kind: nft.MatchType, Lo: 128, Hi: 128})
+		case ruleset.ICMP:
+			match(ruleset.Match{Kind: ruleset.MatchType, Lo: 8, Hi: 8})
+		case ruleset.ICMPv6:
+			match(ruleset.Match{Kind: ruleset.MatchType, Lo: 128, Hi: 128})
 		}
 	}
 	out = append(out, t.tag(family)...)
@@ -239,9 +240,9 @@ func (t *Traced) expressions() []expr.Any {
 
 // tag looks for the tag of a packet, or writes it: DSCP, which is six bits of the second byte of
 // IPv4, and lies over the first two bytes of IPv6.
-func (t *Traced) tag(family nft.Family) []expr.Any {
+func (t *Traced) tag(family ruleset.Family) []expr.Any {
 	header, mask, value := expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Len: 2}, []byte{0x00, 0xfc}, []byte{0, t.Tag << 2}
-	if family == nft.IPv6 {
+	if family == ruleset.IPv6 {
 		mask, value = []byte{0x0f, 0xc0}, []byte{t.Tag >> 2, t.Tag << 6}
 	}
 	load, rate := header, uint64(manyRate)
@@ -254,7 +255,7 @@ func (t *Traced) tag(family nft.Family) []expr.Any {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: value}, limit}
 	}
 	write := expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: register, Base: expr.PayloadBaseNetworkHeader, Len: 2}
-	if family == nft.IPv4 {
+	if family == ruleset.IPv4 {
 		write.CsumType, write.CsumOffset = expr.CsumTypeInet, 10
 	}
 	return []expr.Any{limit, &load, &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: []byte{^mask[0], ^mask[1]}, Xor: value}, &write}

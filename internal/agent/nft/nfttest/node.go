@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
@@ -44,7 +45,7 @@ func Frontends(ports ...uint16) map[string][]nft.Frontend {
 	for _, port := range ports {
 		name := ServiceOf(port)
 		for _, a := range []netip.Addr{ServiceAddress4, ServiceAddress6} {
-			for _, protocol := range []uint8{nft.TCP, nft.UDP} {
+			for _, protocol := range []uint8{ruleset.TCP, ruleset.UDP} {
 				out[name.Namespace+"/"+name.Name] = append(out[name.Namespace+"/"+name.Name], nft.Frontend{Address: a, Protocol: protocol, Port: port})
 			}
 		}

@@ -131,7 +131,7 @@ func Format() string {
 	return strings.TrimSpace(b.String())
 }
 
-// absent is what stands for a value that there is none of.
+// absent is how a record writes a missing value.
 const absent = "-"
 
 // status is what a line says of itself.
@@ -233,7 +233,7 @@ func (v *values) record(r *flows.Record, g *flows.Gap) (status, error) {
 	return statusRecord, nil
 }
 
-// The flags of TCP in a record are those of all its packets together. ACK is told with SYN only.
+// The flags of TCP in a record are the flags of all its packets together. ACK is set only with SYN.
 const (
 	flagSYN = 2
 	flagACK = 16

@@ -45,6 +45,8 @@ type Pins struct {
 	Services bool
 	// FlowLogs are the buckets of S3 that flow logs are read out of: BUCKET or BUCKET/PREFIX.
 	FlowLogs []string
+	// RouteTables are those that routes to Nodes are written into.
+	RouteTables []string
 	// OnlyServices leaves out everything else, so that these rights are a policy of their own: all
 	// in one may be longer than AWS takes.
 	OnlyServices bool
@@ -55,6 +57,7 @@ var (
 	accountForm = regexp.MustCompile(`^[0-9]{12}$`)
 	networkForm = regexp.MustCompile(`^vpc-([0-9a-f]{8}|[0-9a-f]{17})$`)
 	regionForm  = regexp.MustCompile(`^[a-z]{2,5}(-[a-z]+)+-[0-9]+$`)
+	tableForm   = regexp.MustCompile(`^rtb-([0-9a-f]{8}|[0-9a-f]{17})$`)
 	bucketForm  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.'()-]+)*$`)
 )
 
@@ -70,6 +73,7 @@ func (p Pins) Check() error {
 		{"account-id", present(p.Account), accountForm, "12 digits"},
 		{"vpc", p.Networks, networkForm, "the id of a VPC, as vpc-0123456789abcdef0"},
 		{"region", p.Regions, regionForm, "the name of a region, as eu-west-1"},
+		{"node-routes", p.RouteTables, tableForm, "the id of a route table, as rtb-0123456789abcdef0"},
 		{"flow-logs", p.FlowLogs, bucketForm, "a bucket, with the prefix of its flow logs if they have one: acme-flow-logs/prod"},
 	} {
 		for _, v := range f.values {
@@ -94,7 +98,7 @@ func present(value string) []string {
 	return []string{value}
 }
 
-// partitions are those of AWS that the regions are in.
+// partitions are the partitions of AWS that the regions are in.
 func (p Pins) partitions() []string {
 	found := map[string]bool{}
 	for _, r := range p.Regions {
@@ -162,6 +166,9 @@ func Document(p Pins) ([]byte, error) {
 	}
 	if p.Mode == Enforce && (p.Services || p.OnlyServices) {
 		d.Statement = append(d.Statement, p.writeServices()...)
+	}
+	if len(p.RouteTables) > 0 {
+		d.Statement = append(d.Statement, p.nodeRoutes()...)
 	}
 	if len(p.Regions) > 0 {
 		for i := range d.Statement {
@@ -259,6 +266,23 @@ func (p Pins) read() statement {
 	return allow("Read", nil, values{"*"},
 		"DescribeInstances", "DescribeManagedPrefixLists", "DescribeNetworkInterfaces", "DescribeRegions", "DescribeSecurityGroupReferences",
 		"DescribeSecurityGroupRules", "DescribeSecurityGroups", "DescribeVpcPeeringConnections", "DescribeVpcs", "GetManagedPrefixListEntries")
+}
+
+// nodeRoutes permits to write routes to Nodes. PutInterfacesIntoGroups permits to change their
+// interfaces.
+func (p Pins) nodeRoutes() []statement {
+	out := []statement{allow("ReadRouteTables", nil, values{"*"}, "DescribeRouteTables")}
+	if p.Mode != Enforce {
+		return out
+	}
+	var tables values
+	for _, id := range sorted(p.RouteTables) {
+		tables = append(tables, p.arn("route-table", id, p.Account))
+	}
+	return append(out,
+		allow("RouteToNodes", nil, tables, "CreateRoute", "DeleteRoute", "ReplaceRoute"),
+		allow("ClaimRouteTables", tagged(conditions{}, cloud.TagNodeRoutes), tables, "CreateTags", "DeleteTags"),
+	)
 }
 
 // flowLogs permits to read what AWS writes into buckets, and nothing else that is there.

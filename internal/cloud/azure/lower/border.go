@@ -10,9 +10,8 @@ import (
 
 // Border is what a network security group does at the border of a subnet, as entries that are asked
 // in order, the default rules among them. Of the place the network and the members of groups count:
-// which addresses of the subnet a rule is about stands in the entries. What a rule says that
-// nobody knows here (addresses of a service, source ports, a word that is new) makes its entries
-// unsure.
+// which addresses of the subnet a rule is about stands in the entries. What a rule says that no one
+// knows here (addresses of a service, source ports, a word that is new) makes its entries unsure.
 func Border(all []Document, at Place) []cloud.ACLEntry {
 	n := newNative(at)
 	var out []cloud.ACLEntry
@@ -99,5 +98,5 @@ func (n *native) blocks(s side) ([]netip.Prefix, bool) {
 	if !known {
 		return nil, false
 	}
-	return append([]netip.Prefix{}, set.Prefixes()...), true // empty is not nil: nobody, not everybody
+	return append([]netip.Prefix{}, set.Prefixes()...), true // empty is not nil: no one, not everybody
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// foreignRule begins the name of a peer that stands for a rule in a group of ours which we would
-// not have written.
+// foreignRule begins the name of a peer for a rule in a group of ours that we would not have
+// written.
 const foreignRule = "rule "
 
-// Foreign reports whether a rule of Decode stands for one that somebody else has put into the
-// group, or for one of ours that is gone.
+// Foreign reports whether a rule of Decode is one that others have put into the group, or is in
+// place of one of ours that is gone.
 func Foreign(r cloud.Rule) bool { return strings.HasPrefix(r.Peer.PrefixListID, foreignRule) }
 
 // Decode reads the rules of a group of ours. What Encode does not write is shown as a rule with a

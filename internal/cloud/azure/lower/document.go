@@ -142,8 +142,8 @@ type parsed struct {
 	own, peer         side
 }
 
-// protocolsOf are the numbers that a word stands for; none for one that is not known. ICMP is that
-// of both families.
+// protocolsOf returns the numbers that a word means; none for an unknown word. ICMP means ICMP of
+// both families.
 func protocolsOf(word string) []int {
 	switch strings.ToLower(word) {
 	case star:

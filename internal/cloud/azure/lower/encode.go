@@ -99,7 +99,7 @@ func kindOf(r cloud.Rule) (kind, error) {
 		if m.From >= 0 {
 			return k, fmt.Errorf("%s: network security groups know no types of ICMP", m)
 		}
-		// One word of Azure stands for both; the family of the addresses tells them apart.
+		// One word of Azure means both; the family of the addresses tells them apart.
 		family, own := peersIPv4, everyIPv4
 		if m.Protocol == cloud.ICMPv6 {
 			family, own = peersIPv6, everyIPv6

@@ -83,8 +83,8 @@ func newNative(at Place) *native {
 	}
 }
 
-// parted reports whether a side is one of the tags VirtualNetwork and Internet where nobody knows
-// where the one ends and the other begins. Together they are all addresses.
+// parted reports whether a side is one of the tags VirtualNetwork and Internet whose border is not
+// known. Together they are all addresses.
 func (n *native) parted(s side) bool {
 	return n.at.Learned && !s.any && (strings.EqualFold(s.tag, tagNetwork) || strings.EqualFold(s.tag, tagInternet))
 }
@@ -262,8 +262,8 @@ func (n *native) partedGrant(out *flow.Grant, tag string, allow bool, decided ma
 	return left.Minus(known), denied
 }
 
-// undecided are the addresses of which nobody knows whether a Deny of one of the tags that are
-// parted has taken them away; false if there was none.
+// undecided are the addresses of which it is not known whether a Deny of one of the parted tags has
+// taken them away; false if there was none.
 func (n *native) undecided(decided map[string]bool) (addrset.Set, bool) {
 	for _, allow := range decided {
 		if !allow {

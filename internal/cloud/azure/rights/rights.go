@@ -43,7 +43,7 @@ var (
 	nameForm         = regexp.MustCompile(`^[\p{L}\p{N}]([\p{L}\p{N} _().-]{0,126}[\p{L}\p{N}_().-])?$`)
 )
 
-// nobody is the subscription of the published role, which stands for one that was not told.
+// nobody is the subscription in the published role, a placeholder for the one that is not known.
 const nobody = "00000000-0000-0000-0000-000000000000"
 
 // Check returns what is wrong with pins: "FIELD VALUE: what is expected".

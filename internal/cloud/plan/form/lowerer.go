@@ -58,7 +58,7 @@ type Quota struct {
 
 // Shortage is a quota that a set of rules exceeds.
 type Shortage struct {
-	// Quota names the limit: one of those that a intent.Lack can be about.
+	// Quota names the limit: one of those that a reason.Lack can be about.
 	Quota     string
 	Direction cloud.Direction
 	// Family is "IPv4" or "IPv6".

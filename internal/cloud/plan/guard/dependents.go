@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // Cut is what an interface that is not ours loses because guarded interfaces give up a group that
@@ -45,7 +46,7 @@ type dependents struct {
 	cuts     map[string]Cut
 	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
 	// they would be needed.
-	unfollowed map[string]*intent.Reason
+	unfollowed map[string]*reason.Reason
 }
 
 func (d *dependents) reset() {
@@ -57,7 +58,7 @@ func (d *dependents) reset() {
 func (s *States) Followed() map[string]map[string]bool { return s.dependents.followed }
 
 // Unfollow says that a group has no room for all its twins. It reports whether that is new.
-func (s *States) Unfollow(group string, why *intent.Reason) bool {
+func (s *States) Unfollow(group string, why *reason.Reason) bool {
 	if s.dependents.unfollowed[group] != nil {
 		return false
 	}
@@ -127,7 +128,7 @@ func (s *States) guardDependents() (refused bool) {
 				if s.guardable(dependent) && (ours && !dependent.Given || waits) {
 					dependent.State = Guarded
 					if on := dependent.waitsFor(lost); on != nil {
-						s.Region.Note(dependent.ID, intent.Why(intent.StaysForBlocked, on.ID).From(on.Refused()))
+						s.Region.Note(dependent.ID, reason.Why(reason.StaysForBlocked, on.ID).From(on.Refused()))
 					}
 					vacate(dependent.Former)
 					continue
@@ -139,13 +140,9 @@ func (s *States) guardDependents() (refused bool) {
 	return refused
 }
 
-// onlyWaits reports whether the interface is under control only until it can be given back: it
-// waits for others, or the cloud refuses to change it. A released one that depends on it goes with
-// it.
-func (s *States) onlyWaits(n *NIC) bool {
-	waits := n.Blocked != "" || n.frozen == nil && n.isRestricted() && !n.lasting
-	return waits && n.Taken() && n.Native()
-}
+// onlyWaits reports whether the interface is under control only because the cloud refuses to give
+// it back. A released one that depends on it goes with it.
+func (s *States) onlyWaits(n *NIC) bool { return n.Blocked != "" && n.Taken() && n.Native() }
 
 // settleDependent deals with what an interface that is not ours to guard loses. It reports whether
 // that refuses a take-over.
@@ -199,7 +196,7 @@ func (s *States) spareReferred() (refused bool) {
 			if r == nil {
 				continue
 			}
-			why := intent.Why(intent.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
+			why := reason.Why(reason.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
 			if s.spares(n) {
 				s.Region.Note(n.ID, why)
 				continue
@@ -266,9 +263,9 @@ func (s *States) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 // that are under control already stay so: giving up protection because somebody else started to
 // depend on them would be worse.
 func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
-	whyNot := cmp.Or(s.Controllable(dependent), dependent.Released, intent.Why(intent.NotSelected))
+	whyNot := cmp.Or(s.Controllable(dependent), dependent.Released, reason.Why(reason.NotSelected))
 	for _, n := range lost {
-		why := intent.Why(intent.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(whyNot)
+		why := reason.Why(reason.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(whyNot)
 		if s.spares(n) {
 			s.Region.Note(dependent.ID, why)
 			continue

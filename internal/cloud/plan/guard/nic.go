@@ -5,6 +5,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // InterfaceState is our relation to an interface.
@@ -29,21 +30,20 @@ type NIC struct {
 	// Given is set if it is given back although its VM has policies; see Foresee.
 	Given bool
 
-	frozen   *intent.Reason // why it stays as it is
-	refusal  *intent.Reason // why it is not taken over
+	frozen   *reason.Reason // why it stays as it is
+	refusal  *reason.Reason // why it is not taken over
 	waiting  bool           // if it need only wait for others with that
 	restrict [2]bool        // directions that are held at what is allowed both before and after
-	lasting  bool           // if it is guarded when nobody waits any more
 	// spared is set if it is not refused because it is under control, and unspared if it is to be
 	// refused all the same; see Foresee.
 	spared, unspared bool
 }
 
 // Frozen is why the interface stays as it is; nil if it need not.
-func (n *NIC) Frozen() *intent.Reason { return n.frozen }
+func (n *NIC) Frozen() *reason.Reason { return n.frozen }
 
 // Refusal is why the interface is not taken over; nil if it may be.
-func (n *NIC) Refusal() *intent.Reason { return n.refusal }
+func (n *NIC) Refusal() *reason.Reason { return n.refusal }
 
 // Waiting reports whether an interface that is frozen or refused need only wait for others.
 func (n *NIC) Waiting() bool { return n.waiting }
@@ -98,7 +98,7 @@ type VM struct {
 // omission is why a policy is left out, and whether interfaces stay as they are for its sake,
 // because it is in force in an earlier form.
 type omission struct {
-	why  *intent.Reason
+	why  *reason.Reason
 	kept bool
 }
 
@@ -128,12 +128,12 @@ func (vm *VM) Enforces(p *intent.Policy) bool {
 }
 
 // Left is why a policy is left out; nil if it is not.
-func (vm *VM) Left(p *intent.Policy) *intent.Reason { return vm.left[p].why }
+func (vm *VM) Left(p *intent.Policy) *reason.Reason { return vm.left[p].why }
 
 // WhyLeft is the same with what holds meanwhile.
-func (vm *VM) WhyLeft(p *intent.Policy) *intent.Reason {
+func (vm *VM) WhyLeft(p *intent.Policy) *reason.Reason {
 	if vm.Keeps(p) {
-		return (&intent.Reason{Code: intent.Kept}).From(vm.Left(p))
+		return (&reason.Reason{Code: reason.Kept}).From(vm.Left(p))
 	}
 	return vm.Left(p)
 }

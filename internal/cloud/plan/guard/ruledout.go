@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // Begin forgets what attempts have ruled out. What remains is what cannot be expressed or
 // controlled at all.
 func (s *States) Begin() {
-	s.dependents.unfollowed = map[string]*intent.Reason{}
+	s.dependents.unfollowed = map[string]*reason.Reason{}
 	for _, n := range s.NICs {
 		n.frozen, n.refusal, n.spared = nil, nil, false
 		switch {
@@ -34,7 +35,7 @@ func (s *States) Begin() {
 
 // LeaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
 // policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
-func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *intent.Reason) {
+func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *reason.Reason) {
 	kept := vm.Keeps(p)
 	if s.Account.In.Modes[vm.Ref] == intent.Enforce && s.Region.InForce(vm.VM, p) {
 		for _, n := range vm.NICs {
@@ -46,33 +47,16 @@ func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *intent.Reason) {
 	vm.left[p] = omission{why, kept}
 }
 
-// DoWithout refuses the policy on the VM, which goes on without it.
-func (s *States) DoWithout(vm *VM, p *intent.Policy, why *intent.Reason) {
-	vm.left[p] = omission{why: why}
-}
-
-// Readmit takes back that a policy was left out.
-func (s *States) Readmit(vm *VM, p *intent.Policy) {
-	if o := vm.left[p]; o.kept {
-		for _, n := range vm.NICs {
-			if n.frozen == o.why {
-				n.frozen = nil
-			}
-		}
-	}
-	delete(vm.left, p)
-}
-
 // NoRoom says that not even what the groups of interfaces give them by themselves fits. Those that
 // are not under control yet are not taken over, and the others may have a class that fits without
 // them. If there are none, the interfaces stay as they are.
-func (s *States) NoRoom(nics []*NIC, why *intent.Reason) {
+func (s *States) NoRoom(nics []*NIC, why *reason.Reason) {
 	all := !slices.ContainsFunc(nics, func(n *NIC) bool { return !n.Taken() })
 	for _, n := range nics {
 		if all {
 			n.frozen = why
 		} else if !n.Taken() {
-			n.refusal = intent.Why(intent.TakeOverShort, n.ID).From(why)
+			n.refusal = reason.Why(reason.TakeOverShort, n.ID).From(why)
 		}
 	}
 }
@@ -86,21 +70,22 @@ func (s *States) Restrict(n *NIC, held [2]bool) bool {
 	return n.restrict != was
 }
 
-// Await makes interfaces stay as they are until others have changed.
-func (s *States) Await(nics []*NIC, what intent.Code, why *intent.Reason) {
+// Await makes interfaces stay as they are until others have changed, because the state in between
+// does not fit.
+func (s *States) Await(nics []*NIC, why *reason.Reason) {
 	for _, n := range nics {
 		n.restrict, n.waiting = [2]bool{}, true
 		if n.Taken() {
 			n.frozen = why
 		} else {
-			n.refusal = intent.Why(what, n.ID).From(why)
+			n.refusal = reason.Why(reason.WaitsBetween, n.ID).From(why)
 		}
 	}
 }
 
 // Block ends all waiting, because there is no order: interfaces stay as they are for the reason
 // that is given of them, if any.
-func (s *States) Block(why func(*NIC) *intent.Reason) {
+func (s *States) Block(why func(*NIC) *reason.Reason) {
 	s.between = false
 	for _, n := range s.NICs {
 		if n.frozen == nil {
@@ -117,7 +102,7 @@ func (s *States) Between() bool { return s.between }
 func (s *States) Restricts() bool { return slices.ContainsFunc(s.NICs, (*NIC).isRestricted) }
 
 // Controllable reports why the groups of the interface cannot be set by us; nil if they can.
-func (s *States) Controllable(n *NIC) *intent.Reason {
+func (s *States) Controllable(n *NIC) *reason.Reason {
 	switch {
 	case n.Alien != nil:
 		return n.Alien
@@ -126,7 +111,7 @@ func (s *States) Controllable(n *NIC) *intent.Reason {
 	case n.refusal != nil:
 		return n.refusal
 	case n.Recorded == nil && len(n.Tags)+s.Region.RecordSize(n.NIC) > s.Region.Limits.TagsPerResource:
-		return intent.Why(intent.TooManyTags, n.ID).Counting(s.Region.RecordSize(n.NIC), len(n.Tags), s.Region.Limits.TagsPerResource)
+		return reason.Why(reason.TooManyTags, n.ID).Counting(s.Region.RecordSize(n.NIC), len(n.Tags), s.Region.Limits.TagsPerResource)
 	}
 	return nil
 }

@@ -1,11 +1,12 @@
 package guard
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 )
 
 // States are the states of the interfaces of a region, what was ruled out for them, and the
@@ -82,27 +83,7 @@ func (s *States) DecideStates() {
 		}
 		again = s.guardDependents() || s.spareReferred()
 	}
-	if !s.between {
-		for _, n := range s.NICs {
-			n.lasting = n.State == Guarded
-		}
-	}
 	s.decideMembers()
-}
-
-// Rehearse decides the states and does something with them. What is refused and noted meanwhile is
-// forgotten.
-func (s *States) Rehearse(do func()) {
-	refusals, noted := make([]*intent.Reason, len(s.NICs)), maps.Clone(s.Region.Noted)
-	for i, n := range s.NICs {
-		refusals[i] = n.refusal
-	}
-	s.DecideStates()
-	do()
-	for i, n := range s.NICs {
-		n.refusal = refusals[i]
-	}
-	s.Region.Noted = noted
 }
 
 // RulesOf are the rules that policies of which that holds have for the VM, with the failsafe flows,
@@ -132,7 +113,27 @@ func (s *States) findBeside() {
 }
 
 func (s *States) wantsGuard(n *NIC) bool {
-	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || !n.Native() || s.leans(n)
+	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || !n.Native() || s.needsUnread(n)
+}
+
+// needsUnread reports whether an interface that no policy applies to any more would lose something
+// with interfaces of unread services if it was given back: its own groups do not allow by
+// themselves what it allows now.
+func (s *States) needsUnread(n *NIC) bool {
+	if len(s.Region.OfUnread) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !n.Native() {
+		return false
+	}
+	if kept, _ := s.Region.KeptKey(n.NIC); kept == "" {
+		return false
+	}
+	with := s.Region.Decided(n.NIC, nil, "")
+	for i, d := range flow.Directions() {
+		if len(with[i].Minus(s.Region.Flatten(n.NIC, d, nil, flow.Permit{}))) > 0 {
+			s.Region.Note(n.ID, reason.Why(reason.StaysForUnread, s.Region.OfUnread[0].ID))
+			return true
+		}
+	}
+	return false
 }
 
 // decideMembers decides which unguarded interfaces get a group by which the rules of others refer
@@ -169,25 +170,6 @@ func (s *States) decideMembers() {
 	}
 }
 
-// leans reports whether an interface that no policy applies to any more would lose something with
-// strangers if it was given back: its own groups do not allow by themselves what it allows now.
-func (s *States) leans(n *NIC) bool {
-	if len(s.Region.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !n.Native() {
-		return false
-	}
-	if kept, _ := s.Region.KeptKey(n.NIC); kept == "" {
-		return false
-	}
-	with := s.Region.Decided(n.NIC, nil, "")
-	for i, d := range flow.Directions() {
-		if len(with[i].Minus(s.Region.Flatten(n.NIC, d, nil, flow.Permit{}))) > 0 {
-			s.Region.Note(n.ID, intent.Why(intent.StaysForUnknown, s.Region.Unknown[0].ID))
-			return true
-		}
-	}
-	return false
-}
-
 // Wanted is what the interface shall allow in the end, whoever enforces it.
 func (s *States) Wanted(n *NIC) [2]flow.Permit {
 	if n.frozen != nil {
@@ -204,7 +186,10 @@ func (s *States) Wanted(n *NIC) [2]flow.Permit {
 func (s *States) WantedNow(n *NIC) [2]flow.Permit {
 	want, held := s.Wanted(n), s.Held(n)
 	for i := range 2 {
-		if held[i] {
+		switch {
+		case held[i] && s.Account.In.Forced[intent.InterfaceKey{Region: s.Region.Snap.Region, ID: n.ID}]:
+			want[i] = flow.Permit{} // which fits
+		case held[i]:
 			want[i] = s.Account.Recall.Kept(want[i].Intersect(s.Region.Actual(n.GroupIDs, n.Network)[i]))
 		}
 	}
@@ -229,10 +214,10 @@ func (s *States) waits(n *NIC) bool {
 }
 
 // EnforcedBy is what will be in force on an interface of a class.
-func (s *States) EnforcedBy(n *NIC) intent.Enforcement {
+func (s *States) EnforcedBy(n *NIC) record.Enforcement {
 	before, any := s.Region.EnforcedOn(n.NIC)
 	if !any {
-		before = intent.Enforcement{}
+		before = record.Enforcement{}
 	}
 	if n.frozen != nil {
 		return before
@@ -241,13 +226,13 @@ func (s *States) EnforcedBy(n *NIC) intent.Enforcement {
 	if waits && before == nil {
 		return nil
 	}
-	out := intent.Enforcement{}
+	out := record.Enforcement{}
 	rules, _ := n.Rules()
 	for _, r := range rules {
 		if r.Verdict == intent.Grant {
 			continue
 		}
-		if name := intent.Shortened(r.Policy.Ref.UID); !waits || before[name] {
+		if name := record.Shortened(r.Policy.Ref.UID); !waits || before[name] {
 			out[name] = true
 		}
 	}

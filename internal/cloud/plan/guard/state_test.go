@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // everything is a cloud that can say all.
@@ -106,12 +107,11 @@ func TestDecideStates(t *testing.T) {
 	}
 }
 
-// TestLeaveOut: what is ruled out remains through attempts, until it is taken back or all is begun
-// anew.
+// TestLeaveOut: what is ruled out remains through attempts, until all is begun anew.
 func TestLeaveOut(t *testing.T) {
 	in := shop()
 	s := NewStates(intent.New(in, everything{}, nil).Regions[0])
-	why := intent.Why(intent.RulesShort)
+	why := reason.Why(reason.RulesShort)
 	web := s.Order[slices.IndexFunc(s.Order, func(vm *VM) bool { return vm.Ref.ID == "web" })]
 	if len(web.Policies) != 1 {
 		t.Fatalf("%d policies", len(web.Policies))
@@ -120,10 +120,6 @@ func TestLeaveOut(t *testing.T) {
 	s.DecideStates()
 	if n := web.NICs[0]; web.Left(web.Policies[0]) != why || web.KeepsAny() || n.State != Untouched || n.Frozen() != nil {
 		t.Errorf("never in force: left %v, keeps %v, %s, frozen %v", web.Left(web.Policies[0]), web.KeepsAny(), n.State, n.Frozen())
-	}
-	s.Readmit(web, web.Policies[0])
-	if s.DecideStates(); web.Left(web.Policies[0]) != nil || web.NICs[0].State != Guarded {
-		t.Errorf("admitted again: %s", web.NICs[0].State)
 	}
 	s.NoRoom(web.NICs, why)
 	if s.DecideStates(); web.NICs[0].State != Untouched || web.NICs[0].Refusal() == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // Account is one call of Compute.
@@ -33,7 +34,7 @@ type Unguarded struct {
 	Subject  VMRef
 	Mode     Mode
 	Policies []*Policy // in the order of evaluation
-	Why      *Reason
+	Why      *reason.Reason
 }
 
 // Stopped is what the computation panics with if nobody wants its result any more, or if it takes
@@ -76,7 +77,7 @@ func (c *Account) findMissingGroups() {
 		for _, r := range p.Rules {
 			for _, g := range r.Groups {
 				if c.addressGroups[g] == nil && p.Problem == nil {
-					p.Problem = Why(GroupUnknown, g)
+					p.Problem = reason.Why(reason.GroupUnknown, g)
 				}
 			}
 		}
@@ -149,7 +150,7 @@ func (c *Account) applyRules() {
 		ref := c.In.Services[e]
 		code, fixed := c.fixed(ref)
 		slices.SortFunc(inVain[e], ComparePolicies)
-		c.Unguarded = append(c.Unguarded, Unguarded{Entity: e, Subject: ref, Mode: c.In.Modes[ref], Policies: inVain[e], Why: Why(code, e.String()).Quoting(fixed)})
+		c.Unguarded = append(c.Unguarded, Unguarded{Entity: e, Subject: ref, Mode: c.In.Modes[ref], Policies: inVain[e], Why: reason.Why(code, e.String()).Quoting(fixed)})
 	}
 	for vm, rules := range hits {
 		vm.apply(rules)
@@ -160,18 +161,18 @@ func (c *Account) applyRules() {
 }
 
 // fixed says why the groups of a native service or an interface cannot be set.
-func (c *Account) fixed(ref VMRef) (Code, string) {
+func (c *Account) fixed(ref VMRef) (reason.Code, string) {
 	r := c.region(ref.Region)
 	if r == nil {
-		return ServiceUnguarded, "its region was not read"
+		return reason.ServiceUnguarded, "its region was not read"
 	}
 	if x := r.Snap.Service(ref.ID); x != nil {
-		return ServiceUnguarded, cmp.Or(x.Fixed, x.Ambiguous, "no interface of it is shown")
+		return reason.ServiceUnguarded, cmp.Or(x.Fixed, x.Ambiguous, "no interface of it is shown")
 	}
 	if n := r.interfaceOf(ref); n != nil {
-		return InterfaceUnguarded, cmp.Or(n.Unsettable(r.Snap.OwnerID), "it is of the virtual machine "+cloud.Words(n.VMID)+", which is selected, and has what applies to that")
+		return reason.InterfaceUnguarded, cmp.Or(n.Unsettable(r.Snap.OwnerID), "it is of the virtual machine "+cloud.Words(n.VMID)+", which is selected, and has what applies to that")
 	}
-	return ServiceUnguarded, "it is not shown"
+	return reason.ServiceUnguarded, "it is not shown"
 }
 
 // bind makes the rule apply, and resolves its named ports with those of the member.
@@ -204,7 +205,7 @@ func (vm *VM) apply(rules map[*rule]*Bound) {
 		case p.Problem != nil:
 			vm.Problems[p] = p.Problem
 		case len(b.Named) > 0 && !b.resolved && vm.Problems[p] == nil:
-			vm.Problems[p] = Why(NamedPortUnknown, b.Named[0].name)
+			vm.Problems[p] = reason.Why(reason.NamedPortUnknown, b.Named[0].name)
 		}
 	}
 	slices.SortFunc(vm.Policies, ComparePolicies)

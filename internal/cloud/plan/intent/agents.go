@@ -5,6 +5,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // leave makes of the rules of a VM what its cloud has to do so that the agent in it decides: let
@@ -22,7 +23,7 @@ func (vm *VM) leave(let [2]bool) {
 		r.Services, r.Named, r.Groups, r.Blocks, r.ordinal, r.number = nil, nil, nil, addrset.All(), leftToAgent-i, leftToAgent-i
 		left = append(left, &Bound{rule: &r, any: true})
 	}
-	vm.Applied, vm.Problems = left, map[*Policy]*Reason{}
+	vm.Applied, vm.Problems = left, map[*Policy]*reason.Reason{}
 }
 
 // leftToAgent, and what is below it, are no positions in a policy, and no numbers of other rules.

@@ -1,7 +1,5 @@
 package intent
 
-import "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-
 // Dependents says what becomes of interfaces that are not ours to guard, and whose own groups name
 // a group that a guarded interface gives up.
 type Dependents string
@@ -22,18 +20,4 @@ type DependentsRule struct {
 	Default Dependents
 	// Groups are other answers for the groups with the rules, by ID.
 	Groups map[string]Dependents
-}
-
-// ParseDependents returns the answer as an account gives it. The schema has checked it; what it
-// does not know means RefuseDependents.
-func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
-	answers := map[v1alpha1.Dependents]Dependents{v1alpha1.DependentsFollow: FollowDependents, v1alpha1.DependentsCut: CutDependents}
-	out := DependentsRule{Default: answers[all]}
-	for _, g := range groups {
-		if out.Groups == nil {
-			out.Groups = map[string]Dependents{}
-		}
-		out.Groups[g.Group] = answers[g.Dependents]
-	}
-	return out
 }

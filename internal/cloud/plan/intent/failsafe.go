@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -62,44 +61,4 @@ func (s *Region) WithFailsafe(rules []*Bound, profile string) ([]*Bound, string)
 		out = append(out, r.bound())
 	}
 	return append(out, rules...), "failsafe " + profile
-}
-
-// ParseFailsafe returns the flows as an account gives them. The schema has checked them; a range
-// that cannot be read is left out, which can only be narrower.
-func ParseFailsafe(flows []v1alpha1.FailsafeFlow) []FailsafeFlow {
-	var out []FailsafeFlow
-	for _, f := range flows {
-		allowed := FailsafeFlow{Direction: cloud.Ingress}
-		if f.Direction == "Egress" {
-			allowed.Direction = cloud.Egress
-		}
-		switch f.Protocol {
-		case "TCP":
-			allowed.Services = []flow.Service{portRange(cloud.TCP, f)}
-		case "UDP":
-			allowed.Services = []flow.Service{portRange(cloud.UDP, f)}
-		case "ICMP":
-			allowed.Services = []flow.Service{flow.Whole(cloud.ICMP), flow.Whole(cloud.ICMPv6)}
-		}
-		for _, text := range f.CIDRs {
-			if p, err := netip.ParsePrefix(text); err == nil {
-				allowed.Peers = append(allowed.Peers, p.Masked())
-			}
-		}
-		if len(allowed.Peers) > 0 {
-			out = append(out, allowed)
-		}
-	}
-	return out
-}
-
-func portRange(protocol int, f v1alpha1.FailsafeFlow) flow.Service {
-	s := flow.Whole(protocol)
-	if f.Port != nil {
-		s.From, s.To = uint16(*f.Port), uint16(*f.Port)
-	}
-	if f.EndPort != nil {
-		s.To = uint16(*f.EndPort)
-	}
-	return s
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // Flatten turns rules, in the order of evaluation, into what an interface allows in a direction. If
@@ -60,7 +61,7 @@ func (s *Region) decide(rules []*Bound, view *Network, open flow.Grant) flow.Gra
 		case may.Within(stays):
 			out.Opaque = append(out.Opaque, p)
 		case p.PrefixListID == "" || !s.Limits.Excepts:
-			s.Note(view.ID, Why(OpaqueDropped, p.String()))
+			s.Note(view.ID, reason.Why(reason.OpaqueDropped, p.String()))
 		case may.Overlaps(stays):
 			out.Opaque = append(out.Opaque, flow.Except(p, addrset.All().Minus(stays)))
 		}

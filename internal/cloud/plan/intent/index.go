@@ -6,6 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 func newRegion(c *Account, r Observed) *Region {
@@ -44,10 +45,10 @@ func (s *Region) addInterface(in *cloud.Interface) {
 	s.exclude(n)
 	s.readRecord(n)
 	s.suspend(n)
-	s.NICs = append(s.NICs, n)
-	if n.Unproven != nil {
-		s.Unknown = append(s.Unknown, n)
+	if n.Unproven != nil && n.Unproven.Code == reason.OfService {
+		s.OfUnread = append(s.OfUnread, n)
 	}
+	s.NICs = append(s.NICs, n)
 	for _, g := range n.Former {
 		s.ByFormer[g] = append(s.ByFormer[g], n)
 	}
@@ -67,7 +68,7 @@ func (s *Region) sortGroups(n *NIC) {
 		}
 		n.Foreign = append(n.Foreign, id)
 		if g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix) {
-			n.Elsewhere = Why(HeldElsewhere, n.ID, cloud.Words(g.Tags[cloud.TagCluster]), cloud.Words(g.Tags[cloud.TagAccount]))
+			n.Elsewhere = reason.Why(reason.HeldElsewhere, n.ID, cloud.Words(g.Tags[cloud.TagCluster]), cloud.Words(g.Tags[cloud.TagAccount]))
 		}
 	}
 	slices.Sort(n.Foreign)
@@ -77,17 +78,17 @@ func (s *Region) sortGroups(n *NIC) {
 // service's only the record cannot be read.
 func (s *Region) exclude(n *NIC) {
 	if n.Elsewhere == nil && len(n.Ours) > 0 && (n.Managed || n.Unread != "") {
-		n.Unproven = Why(OfService, n.ID)
+		n.Unproven = reason.Why(reason.OfService, n.ID)
 	}
 	switch {
 	case n.Elsewhere != nil:
 		n.Alien = n.Elsewhere
 	case n.Managed && n.Unproven == nil:
-		n.Alien = Why(OfService, n.ID)
+		n.Alien = reason.Why(reason.OfService, n.ID)
 	case n.Unread != "" && n.Unproven == nil:
-		n.Alien = Why(Untouchable, n.ID).Quoting(n.Unread)
+		n.Alien = reason.Why(reason.Untouchable, n.ID).Quoting(n.Unread)
 	case n.Untouchable != "":
-		n.Alien = Why(Untouchable, n.ID).Quoting(n.Untouchable)
+		n.Alien = reason.Why(reason.Untouchable, n.ID).Quoting(n.Untouchable)
 	}
 }
 
@@ -108,7 +109,7 @@ func (s *Region) selectVMs() {
 		if !selected[v.ID] {
 			continue
 		}
-		vm := &VM{Ref: VMRef{s.Snap.Region, v.ID}, Observed: v, NICs: nics[v.ID], Problems: map[*Policy]*Reason{}}
+		vm := &VM{Ref: VMRef{s.Snap.Region, v.ID}, Observed: v, NICs: nics[v.ID], Problems: map[*Policy]*reason.Reason{}}
 		position := func(n *NIC) int { return slices.Index(v.Interfaces, n.ID) }
 		slices.SortStableFunc(vm.NICs, func(a, b *NIC) int { return position(a) - position(b) })
 		s.vms[v.ID] = vm

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 )
 
 // Input is everything that one computation depends on: one account with all its regions.
@@ -47,7 +48,7 @@ type Input struct {
 
 	// Seal signs and checks the records of former groups; nil if they are neither signed nor
 	// checked.
-	Seal *Seal
+	Seal *record.Seal
 	// Confirmed are the former groups of interfaces as somebody who may say so says, by interface,
 	// sorted. They count where the record is not believed.
 	Confirmed map[string][]string
@@ -77,6 +78,12 @@ type Input struct {
 	// Dependents says what becomes of interfaces that are not ours and that depend on those that
 	// are guarded.
 	Dependents DependentsRule
+
+	// Force is the hash of a blocked plan that somebody wants to go on, closing first, and ForcedBy
+	// who says so, for the record. Forced are the interfaces that this plan is about: nobody misses
+	// a flow with them on the way. Compute finds them itself.
+	Force, ForcedBy string
+	Forced          map[InterfaceKey]bool
 
 	// Regions holds one entry per region of the account that could be observed. VMs of other
 	// regions are left alone.

@@ -1,5 +1,10 @@
 package intent
 
+import (
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
+)
+
 // Mode says what may be done to the interfaces of a VM.
 type Mode string
 
@@ -32,7 +37,7 @@ func (s *Region) Mode(n *NIC) Mode { return s.Account.In.Modes[VMRef{s.Snap.Regi
 // pin keeps the groups of ours from being changed that an interface holds, if it has to stay as it
 // is, or the cloud refuses to change them.
 func (s *Region) pin(n *NIC) {
-	refused := s.Account.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "" && Former(n.Interface) == nil
+	refused := s.Account.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "" && record.Former(n.Interface) == nil
 	for _, id := range n.Ours {
 		if refused || s.Mode(n).Still() || s.Account.In.Locked[GroupKey{s.Snap.Region, id}] {
 			s.Pinned[id] = true
@@ -46,9 +51,9 @@ func (s *Region) suspend(n *NIC) {
 	switch m := s.Mode(n); {
 	case n.Alien != nil:
 	case m == Planned:
-		n.Alien = Why(ModePlanned, n.VMID)
+		n.Alien = reason.Why(reason.ModePlanned, n.VMID)
 	case m == Braked:
-		n.Alien = Why(ModeBraked, n.VMID)
+		n.Alien = reason.Why(reason.ModeBraked, n.VMID)
 	case n.Unproven != nil: // nothing can be given back
 		s.Note(n.ID, n.Unproven)
 	case refusal != "":
@@ -60,6 +65,6 @@ func (s *Region) suspend(n *NIC) {
 			s.Note(n.ID, n.Refused())
 		}
 	case m != Enforce:
-		n.Released = Why(ModeReleased, n.VMID, string(m))
+		n.Released = reason.Why(reason.ModeReleased, n.VMID, string(m))
 	}
 }

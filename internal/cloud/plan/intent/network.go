@@ -7,6 +7,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // Network is a VPC that is seen in the region.
@@ -21,7 +22,7 @@ type Network struct {
 	// of the scope, and those of other accounts with an active peering in the region.
 	around addrset.Set
 	// foreign says why we must not work here; nil if we may.
-	Foreign *Reason
+	Foreign *reason.Reason
 	// groupNames are the names in use, folded.
 	GroupNames map[string]bool
 }
@@ -33,7 +34,7 @@ func (s *Region) indexNetworks() {
 	for i := range s.Snap.Networks {
 		n := &Network{Network: &s.Snap.Networks[i], GroupNames: map[string]bool{}}
 		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.Account.In.ClusterID {
-			n.Foreign = Why(NetworkClaimed, n.ID, cloud.Words(by))
+			n.Foreign = reason.Why(reason.NetworkClaimed, n.ID, cloud.Words(by))
 		}
 		n.Scope = []*Network{n}
 		s.Networks[n.ID] = n

@@ -2,11 +2,11 @@ package intent
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // NIC is a network interface.
@@ -26,25 +26,25 @@ type NIC struct {
 	// Unsigned is set if the tag is believed although it is not signed, and Unproven says why it is
 	// not believed, and nothing else is known.
 	Unsigned bool
-	Unproven *Reason
+	Unproven *reason.Reason
 	// Outdated is set if a former key has signed the tag.
 	Outdated bool
 	// Alien says why it cannot be controlled at all; nil if it can. Elsewhere is that as far as
 	// another controller or account is the reason.
-	Alien, Elsewhere *Reason
+	Alien, Elsewhere *reason.Reason
 	// Blocked is what the cloud says why it refuses to change it; empty if it does not. Under
 	// control it stays as it is, else it is alien.
 	Blocked string
 	// Released says why it must not hold anything of ours in the end; nil if it may.
-	Released *Reason
+	Released *reason.Reason
 }
 
 // Taken reports whether the interface is under our control now.
 func (n *NIC) Taken() bool { return len(n.Ours) > 0 && n.Recorded != nil }
 
 // Refused says that the cloud refuses to change the interface.
-func (n *NIC) Refused() *Reason {
-	return Why(CloudRefuses, n.ID).Quoting(n.Blocked)
+func (n *NIC) Refused() *reason.Reason {
+	return reason.Why(reason.CloudRefuses, n.ID).Quoting(n.Blocked)
 }
 
 // lacks reports whether the interface does not hold all of the groups that its record names.
@@ -66,39 +66,26 @@ func (n *NIC) Controlled() bool {
 // has put it into while it was under control: giving it back is not done.
 func (n *NIC) HalfBack() bool { return len(n.Ours) == 0 && n.Controlled() && !n.lacks() }
 
-// formerTagSize is the length of a tag value in AWS, the shortest among the clouds.
-const formerTagSize = 256
-
-// Former returns the groups that an interface had before it was taken over, sorted, as its tags
-// record them; nil without record.
-func Former(n *cloud.Interface) []string { return cloud.FormerGroups(n.Tags) }
-
-// FormerTagKey is the key of the i-th tag of the record of former groups.
-func FormerTagKey(i int) string { return numbered(cloud.TagFormer, i) }
-
-// numbered is the key of a tag's i-th continuation.
-func numbered(key string, i int) string {
-	if i == 0 {
-		return key
+// PutInto are the groups of others that somebody has put an interface into while it was under
+// control. Groups of ours that have lost their tags do not count.
+func (s *Region) PutInto(n *NIC) (groups []string) {
+	if n.Recorded == nil || n.Alien != nil || n.Unproven != nil {
+		return nil
 	}
-	return key + "." + strconv.Itoa(i)
+	for _, id := range n.Foreign {
+		if !slices.Contains(n.Recorded, id) && !s.LostTags(s.Groups[id]) {
+			groups = append(groups, id)
+		}
+	}
+	return groups
 }
 
-// FormerTags are the tags that record the groups; there is at least one.
-func FormerTags(groups []string) map[string]string {
-	out := map[string]string{}
-	value := strings.Join(groups, " ")
-	for i := 0; i == 0 || value != ""; i++ {
-		part := value[:min(len(value), formerTagSize-1)]
-		if cut := strings.LastIndexByte(part, ' '); len(part) < len(value) && cut > 0 {
-			part = part[:cut+1]
-		}
-		// Clouds may trim tag values, so the separator goes to the front of the next part.
-		value = value[len(part):]
-		if trimmed := strings.TrimRight(part, " "); trimmed != part {
-			part, value = trimmed, " "+value
-		}
-		out[FormerTagKey(i)] = part
+// LostTags reports whether a group that is not ours seems to have been: it has our kind of name,
+// and nobody else's tags.
+func (s *Region) LostTags(g *cloud.Group) bool {
+	if g == nil || s.Ours(g) {
+		return false
 	}
-	return out
+	by := g.Tags[cloud.TagCluster]
+	return strings.HasPrefix(g.Name, cloud.NamePrefix) && (by == "" || by == s.Account.In.ClusterID)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // parsePolicies returns the policies in the order of evaluation, with all their rules numbered in
@@ -21,9 +22,9 @@ func (c *Account) parsePolicies() []*Policy {
 		kinds, heavy := c.In.Heavy[p.Ref.UID]
 		switch {
 		case faulty:
-			p.leaveOut(np, Why(PlannerFault).Quoting(text))
+			p.leaveOut(np, reason.Why(reason.PlannerFault).Quoting(text))
 		case heavy:
-			p.leaveOut(np, Why(TooManyKinds, owner(p.Ref.Namespace)).Counting(kinds))
+			p.leaveOut(np, reason.Why(reason.TooManyKinds, owner(p.Ref.Namespace)).Counting(kinds))
 		default:
 			p.parseRules(np, c.lower)
 			c.divideByPorts(p)
@@ -60,7 +61,7 @@ func owner(namespace string) string {
 }
 
 // leaveOut refuses a policy without a look at what its rules say.
-func (p *Policy) leaveOut(np *v1beta2.NetworkPolicy, why *Reason) {
+func (p *Policy) leaveOut(np *v1beta2.NetworkPolicy, why *reason.Reason) {
 	p.Problem = why
 	for i := range np.Rules {
 		in := &np.Rules[i]
@@ -122,13 +123,13 @@ func (p parser) rule(in *v1beta2.NetworkPolicyRule, appliedTo []string) *rule {
 	}
 	switch {
 	case len(peer.FQDNs) > 0:
-		r.refuse(Why(PeerDomainName, peer.FQDNs[0]))
+		r.refuse(reason.Why(reason.PeerDomainName, peer.FQDNs[0]))
 	case len(peer.ToServices) > 0:
-		r.refuse(Why(PeerService, peer.ToServices[0].Namespace, peer.ToServices[0].Name))
+		r.refuse(reason.Why(reason.PeerService, peer.ToServices[0].Namespace, peer.ToServices[0].Name))
 	case len(peer.LabelIdentities) > 0:
-		r.refuse(Why(PeerLabelSet))
+		r.refuse(reason.Why(reason.PeerLabelSet))
 	case len(in.L7Protocols) > 0:
-		r.refuse(Why(Layer7))
+		r.refuse(reason.Why(reason.Layer7))
 	}
 	r.Groups = peer.AddressGroups
 	blocks := []addrset.Set{r.Blocks}
@@ -146,7 +147,7 @@ func (p parser) rule(in *v1beta2.NetworkPolicyRule, appliedTo []string) *rule {
 	return r
 }
 
-func parseBlock(b v1beta2.IPBlock) (addrset.Set, *Reason) {
+func parseBlock(b v1beta2.IPBlock) (addrset.Set, *reason.Reason) {
 	block, wrong := parsePrefix(b.CIDR)
 	if wrong != nil {
 		return addrset.Set{}, wrong
@@ -162,14 +163,14 @@ func parseBlock(b v1beta2.IPBlock) (addrset.Set, *Reason) {
 	return addrset.OfPrefixes(block).Minus(addrset.OfPrefixes(excepts...)), nil
 }
 
-func parsePrefix(n v1beta2.IPNet) (netip.Prefix, *Reason) {
+func parsePrefix(n v1beta2.IPNet) (netip.Prefix, *reason.Reason) {
 	addr, ok := netip.AddrFromSlice(n.IP)
 	if !ok {
-		return netip.Prefix{}, Why(BadAddress).Counting(len(n.IP))
+		return netip.Prefix{}, reason.Why(reason.BadAddress).Counting(len(n.IP))
 	}
 	p := netip.PrefixFrom(addr.Unmap(), int(n.PrefixLength))
 	if !p.IsValid() {
-		return netip.Prefix{}, Why(BadPrefixLength, addr.Unmap().String()).Counting(int(n.PrefixLength))
+		return netip.Prefix{}, reason.Why(reason.BadPrefixLength, addr.Unmap().String()).Counting(int(n.PrefixLength))
 	}
 	return p.Masked(), nil
 }
@@ -184,7 +185,7 @@ func (p parser) service(r *rule, s *v1beta2.Service) {
 	number, known := withPorts[protocol]
 	switch {
 	case s.SrcPort != nil:
-		r.refuse(Why(SourcePort).Counting(int(*s.SrcPort)))
+		r.refuse(reason.Why(reason.SourcePort).Counting(int(*s.SrcPort)))
 	case s.Port != nil && s.Port.StrVal != "":
 		r.Named = append(r.Named, namedService{protocol, s.Port.StrVal})
 	case protocol == v1beta2.ProtocolICMP:
@@ -199,11 +200,11 @@ func (p parser) service(r *rule, s *v1beta2.Service) {
 			p.add(r, flow.ServiceOf(cloud.NewMatch(number, kind, code)))
 		}
 	case protocol == v1beta2.ProtocolIGMP && (s.IGMPType != nil || s.GroupAddress != ""):
-		r.refuse(Why(IGMPDetails))
+		r.refuse(reason.Why(reason.IGMPDetails))
 	case protocol == v1beta2.ProtocolIGMP:
 		p.add(r, flow.Whole(2))
 	case !known:
-		r.refuse(Why(UnknownProtocol, string(protocol)))
+		r.refuse(reason.Why(reason.UnknownProtocol, string(protocol)))
 	case s.Port == nil:
 		p.add(r, flow.Whole(number))
 	default:
@@ -212,7 +213,7 @@ func (p parser) service(r *rule, s *v1beta2.Service) {
 			to = *s.EndPort
 		}
 		if from < 0 || to > 0xffff || from > to {
-			r.refuse(Why(BadPortRange).Counting(int(from), int(to)))
+			r.refuse(reason.Why(reason.BadPortRange).Counting(int(from), int(to)))
 			return
 		}
 		p.add(r, flow.Service{Protocol: number, From: uint16(from), To: uint16(to)})
@@ -222,7 +223,7 @@ func (p parser) service(r *rule, s *v1beta2.Service) {
 // add adds a service, and refuses the policy if the cloud cannot say it.
 func (p parser) add(r *rule, s flow.Service) {
 	if why := p.Unsupported(s); why != "" {
-		r.refuse(Why(Unsupported).Quoting(why))
+		r.refuse(reason.Why(reason.Unsupported).Quoting(why))
 	}
 	r.Services = append(r.Services, s)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // Decided is what the rules, which the profile identifies, make of what the former groups of the
@@ -80,13 +81,13 @@ func (s *Region) Restorable(n *NIC) []string {
 		}
 	}
 	if len(gone) > 0 {
-		s.Note(n.ID, Why(FormerGone, gone...))
+		s.Note(n.ID, reason.Why(reason.FormerGone, gone...))
 	}
 	if len(out) == 0 {
 		for i := range s.Snap.Groups {
 			if g := &s.Snap.Groups[i]; g.Default && g.NetworkID == n.NetworkID {
 				out = []string{g.ID}
-				s.Note(n.ID, Why(FormerAllGone, g.ID))
+				s.Note(n.ID, reason.Why(reason.FormerAllGone, g.ID))
 			}
 		}
 	}

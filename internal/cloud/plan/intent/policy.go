@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // stage is one of the three passes in which the rules are walked. What a Pass rule matches goes on
@@ -48,7 +49,7 @@ type Policy struct {
 	Priority float64
 	Rules    []*rule
 	// problem says why the policy cannot be expressed at all in this cloud; nil if it can.
-	Problem *Reason
+	Problem *reason.Reason
 	// reject tells that a rule says Reject, which is realized as Drop.
 	Reject bool
 }
@@ -108,9 +109,9 @@ func (r *rule) names() []string {
 }
 
 // refuse records the first reason why the policy cannot be expressed.
-func (r *rule) refuse(why *Reason) {
+func (r *rule) refuse(why *reason.Reason) {
 	if r.Policy.Problem == nil {
-		r.Policy.Problem = Why(InRule, r.names()...).From(why)
+		r.Policy.Problem = reason.Why(reason.InRule, r.names()...).From(why)
 	}
 }
 

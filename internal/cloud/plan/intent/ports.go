@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // service is what a name means to somebody who has this port; false if it is another name.
@@ -57,7 +58,7 @@ func (c *Account) portRules(r *rule) []*rule {
 			members += len(g.GroupMembers)
 			for _, s := range named.services(g) {
 				if numbers[s] = true; len(numbers) > numbersOfName {
-					r.refuse(Why(NamedPortVaries, named.name).Counting(numbersOfName))
+					r.refuse(reason.Why(reason.NamedPortVaries, named.name).Counting(numbersOfName))
 					return nil
 				}
 				if at[s] == nil {
@@ -71,7 +72,7 @@ func (c *Account) portRules(r *rule) []*rule {
 			}
 		}
 		if members > 0 && len(numbers) == 0 {
-			r.refuse(Why(NamedPortOfPeer, named.name))
+			r.refuse(reason.Why(reason.NamedPortOfPeer, named.name))
 		}
 	}
 	return slices.SortedFunc(maps.Values(at), func(a, b *rule) int { return a.Services[0].Compare(b.Services[0]) })

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // EntityRef names an ExternalEntity.
@@ -54,7 +55,7 @@ type PolicyRef struct {
 type Note struct {
 	Region string
 	Object string
-	Why    *Reason
+	Why    *reason.Reason
 	// Message says why in a sentence.
 	Message string
 }

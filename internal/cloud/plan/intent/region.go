@@ -1,8 +1,6 @@
 package intent
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"unicode"
@@ -10,6 +8,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // Region is one region, indexed, with the caches of one computation.
@@ -30,20 +29,20 @@ type Region struct {
 	Order    []*VM  // selected VMs, sorted by ID
 	vms      map[string]*VM
 
-	// Unknown are the interfaces whose record is not believed; see strangers.
-	Unknown  []*NIC
+	// OfUnread are the interfaces of services that cannot be read; see kept.
+	OfUnread []*NIC
 	ByFormer map[string][]*NIC // native group -> interfaces that natively belong to it
 	ByHeld   map[string][]*NIC // group -> interfaces that hold it now
 	Pinned   map[string]bool   // groups of ours that must not be changed; see pin
 	Noted    map[string][]Note // by object
 
 	// What was worked out: the addresses of the peers of rules, of address groups, of those that
-	// hold a group now or natively belong to it, of all interfaces, of services and of strangers,
+	// hold a group now or natively belong to it, of all interfaces, of services and of unread ones,
 	// as they are seen from a network, and those of prefix lists.
-	peers                  Once[peerOf, addrset.Set]
-	groups, held, former   Once[viewed, addrset.Set]
-	all, services, unknown Once[*Network, addrset.Set]
-	entries                Once[*cloud.PrefixList, addrset.Set]
+	peers                 Once[peerOf, addrset.Set]
+	groups, held, former  Once[viewed, addrset.Set]
+	all, services, unread Once[*Network, addrset.Set]
+	entries               Once[*cloud.PrefixList, addrset.Set]
 	// What interfaces with the same groups allow now, what those shall allow that Decided does not
 	// tell apart, and NativeMeaning.
 	actual   Once[viewed, [2]flow.Permit]
@@ -72,7 +71,7 @@ type VM struct {
 	Policies []*Policy // those of the rules, in the order of evaluation
 	Groups   []string  // address groups that it is a member of, sorted
 	// Problems are the policies that cannot be expressed for this VM, with the reason.
-	Problems map[*Policy]*Reason
+	Problems map[*Policy]*reason.Reason
 }
 
 // Owned reports whether the group is ours to change: of this controller and this account, and not
@@ -95,14 +94,8 @@ func Folded(name string) string {
 	}, name)
 }
 
-// ShortID is a short form of the cluster id that may stand in a group's name.
-func ShortID(clusterID string) string {
-	sum := sha256.Sum256([]byte(clusterID))
-	return hex.EncodeToString(sum[:3])
-}
-
 // Note adds a remark about an object.
-func (s *Region) Note(object string, why *Reason) {
+func (s *Region) Note(object string, why *reason.Reason) {
 	for _, n := range s.Noted[object] {
 		if n.Why.Compare(why) == 0 {
 			return

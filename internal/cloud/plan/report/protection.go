@@ -10,6 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
@@ -96,7 +98,7 @@ func ProtectionOf(regions []*target.Target) *Protection {
 			if now {
 				out.Now = append(out.Now, ref)
 			}
-			lasting := func(why *intent.Reason) bool { return why != nil && !n.Waiting() }
+			lasting := func(why *reason.Reason) bool { return why != nil && !n.Waiting() }
 			switch refused := lasting(s.guard.Controllable(n)); {
 			case mode.Still() || lasting(n.Frozen()) || n.Blocked != "" && now:
 				wanted = now
@@ -124,7 +126,7 @@ func (s *reporter) protects(n *guard.NIC) bool {
 	}
 	for _, id := range n.Ours {
 		if g := s.region.Groups[id]; g.Tags[cloud.TagKind] == cloud.KindClass {
-			e := intent.EnforcementOf(g.Tags)
+			e := record.EnforcementOf(g.Tags)
 			return e == nil || len(e) > 0
 		}
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
@@ -19,7 +20,7 @@ type Unproven struct {
 	Region, Interface string
 	// VM is the zero value if it belongs to no selected VM.
 	VM  intent.VMRef
-	Why *intent.Reason
+	Why *reason.Reason
 	// Message says why in a sentence.
 	Message string
 }

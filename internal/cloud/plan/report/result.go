@@ -3,12 +3,13 @@ package report
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
@@ -155,7 +156,7 @@ func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 			on.Why = cmp.Or(vm.WhyLeft(p), blocked)
 			on.Realized = on.Why == nil && !pending && (guarded || left)
 			if on.Why == nil && len(vm.NICs) == 0 && !left {
-				on.Why = intent.Why(intent.NoInterface)
+				on.Why = reason.Why(reason.NoInterface)
 			}
 			on.Warnings = s.warnings(vm, p)
 		}
@@ -172,7 +173,7 @@ func (s *reporter) pending(vm *guard.VM, dirty map[string]bool) bool {
 }
 
 // blocked is why some interface of a VM stays without what policies say, and not for a while only.
-func (s *reporter) blocked(vm *guard.VM) *intent.Reason {
+func (s *reporter) blocked(vm *guard.VM) *reason.Reason {
 	for _, n := range vm.NICs {
 		if n.Waiting() {
 			continue
@@ -181,22 +182,22 @@ func (s *reporter) blocked(vm *guard.VM) *intent.Reason {
 			return why
 		}
 		if why := n.Frozen(); why != nil {
-			return intent.Why(intent.InterfaceStays, n.ID).From(why)
+			return reason.Why(reason.InterfaceStays, n.ID).From(why)
 		}
 	}
 	return nil
 }
 
 // warnings are what of a policy differs on a VM without being refused.
-func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*intent.Reason) {
+func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*reason.Reason) {
 	if p.Reject && !s.region.Left(vm.VM) {
-		out = append(out, intent.Why(intent.RejectIsDrop))
+		out = append(out, reason.Why(reason.RejectIsDrop))
 	}
 	if d := s.reducedBy(vm, p); d != "" {
-		out = append(out, intent.Why(intent.ProtocolsReduced, string(d)))
+		out = append(out, reason.Why(reason.ProtocolsReduced, string(d)))
 	}
 	if i := slices.IndexFunc(vm.NICs, func(n *guard.NIC) bool { return n.Managed }); i >= 0 {
-		out = append(out, intent.Why(intent.NotControlled, vm.NICs[i].ID))
+		out = append(out, reason.Why(reason.NotControlled, vm.NICs[i].ID))
 	}
 	return out
 }
@@ -237,7 +238,7 @@ func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 			refuse(Refusal{Network: n.NetworkID, Why: why})
 		}
 		if why := n.Frozen(); why != nil && !vm.KeepsAny() {
-			refuse(Refusal{Network: n.NetworkID, Why: intent.Why(intent.InterfaceStays, n.ID).From(why), Kept: true})
+			refuse(Refusal{Network: n.NetworkID, Why: reason.Why(reason.InterfaceStays, n.ID).From(why), Kept: true})
 		}
 	}
 	return out
@@ -245,37 +246,39 @@ func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 
 // drift lists what others changed on interfaces that we hold and groups that we own.
 func (s *reporter) drift() (out []Drift) {
-	tell := func(object string, kept bool, what intent.Code, objects ...string) {
-		out = append(out, Drift{Region: s.region.Snap.Region, Object: object, Why: intent.Why(what, objects...), Kept: kept})
+	tell := func(object string, kept bool, what reason.Code, objects ...string) {
+		out = append(out, Drift{Region: s.region.Snap.Region, Object: object, Why: reason.Why(what, objects...), Kept: kept})
 	}
 	lost := map[string]bool{}
+	cut := s.unrecognized()
 	for _, n := range s.guard.NICs {
+		if why := cut(n); why != nil {
+			out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: why})
+		}
 		if n.Unproven != nil {
 			out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: n.Unproven, Kept: true})
 			continue
 		}
+		if extra := s.region.PutInto(n.NIC); len(extra) > 0 {
+			tell(n.ID, false, reason.PutInto, extra...)
+			if pause := s.pauses(n, extra); pause != nil && n.Frozen() == nil {
+				out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: pause})
+			}
+		}
 		if n.Recorded == nil || n.Alien != nil || n.State != guard.Guarded {
 			continue
 		}
-		ours, extra := len(n.Ours), []string(nil)
+		ours := len(n.Ours)
 		for _, id := range n.Foreign {
-			switch g := s.region.Groups[id]; {
-			case slices.Contains(n.Recorded, id):
-			case g == nil || !s.lostTags(g):
-				extra = append(extra, id)
-			default:
-				ours++
-				if !lost[id] {
-					tell(id, false, intent.TagsChanged, g.Name)
+			if g := s.region.Groups[id]; !slices.Contains(n.Recorded, id) && s.region.LostTags(g) {
+				if ours++; !lost[id] {
+					tell(id, false, reason.TagsChanged, g.Name)
 				}
 				lost[id] = true
 			}
 		}
-		if len(extra) > 0 {
-			tell(n.ID, false, intent.PutInto, extra...)
-		}
 		if ours == 0 && !slices.Equal(n.Foreign, n.Recorded) {
-			tell(n.ID, false, intent.TakenOut)
+			tell(n.ID, false, reason.TakenOut)
 		}
 	}
 	for i := range s.region.Snap.Groups {
@@ -286,16 +289,53 @@ func (s *reporter) drift() (out []Drift) {
 		wanted := s.design.ByKey[g.ID]
 		for _, r := range g.Rules {
 			if !signs.Ours(r.Description) && (wanted == nil || !slices.Contains(wanted.Rules, r.Key())) {
-				tell(g.ID, s.region.Pinned[g.ID], intent.RuleAdded, r.Key().String())
+				tell(g.ID, s.region.Pinned[g.ID], reason.RuleAdded, r.Key().String())
 			}
 		}
 	}
 	return out
 }
 
-// lostTags reports whether a group that is not ours seems to have been: it has our kind of name,
-// and nobody else's tags.
-func (s *reporter) lostTags(g *cloud.Group) bool {
-	by := g.Tags[cloud.TagCluster]
-	return strings.HasPrefix(g.Name, cloud.NamePrefix) && (by == "" || by == s.account.In.ClusterID)
+// unrecognized tells what an interface ceases to allow because of others nobody knows whether they
+// belong to the groups that its own ones name; nil for nothing.
+func (s *reporter) unrecognized() func(*guard.NIC) *reason.Reason {
+	unknown := slices.DeleteFunc(slices.Clone(s.guard.NICs), func(n *guard.NIC) bool { return n.Unproven == nil })
+	var addrs intent.Once[*intent.Network, addrset.Set]
+	return func(n *guard.NIC) *reason.Reason {
+		if len(unknown) == 0 || !n.Taken() || n.Unproven != nil || n.Frozen() != nil {
+			return nil
+		}
+		open, wanted := n.Open(), s.guard.Wanted(n)
+		set := addrs.Get(n.Network, func() addrset.Set { return guard.AddressesOf(unknown, n.Network) })
+		for i, is := range s.region.Actual(n.GroupIDs, n.Network) {
+			for _, g := range is.Without(wanted[i]).Grants {
+				if cut := g.All.Intersect(set); open[i] && !cut.Empty() {
+					return flowReason(reason.RecordCuts, n, i, g.Service, cut)
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// flowReason is a reason about a flow of an interface.
+func flowReason(code reason.Code, n *guard.NIC, direction int, service flow.Service, addrs addrset.Set) *reason.Reason {
+	out := reason.Why(code, n.ID)
+	out.Flow = &reason.Flow{Direction: flow.Directions()[direction], Service: service, Addrs: addrs}
+	return out
+}
+
+// pauses is what an interface may be denied while it leaves groups that somebody has put it into,
+// although it is allowed it now and in the end; nil for nothing.
+func (s *reporter) pauses(n *guard.NIC, extra []string) *reason.Reason {
+	rest := slices.DeleteFunc(slices.Clone(n.GroupIDs), func(id string) bool { return slices.Contains(extra, id) })
+	without, wanted := s.region.Actual(rest, n.Network), s.guard.Wanted(n)
+	for i, is := range s.region.Actual(n.GroupIDs, n.Network) {
+		for _, g := range wanted[i].Intersect(is).Without(without[i]).Grants {
+			if !g.All.Empty() {
+				return flowReason(reason.MayPause, n, i, g.Service, g.All)
+			}
+		}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // VMStatus says what applies to one VM.
@@ -35,11 +36,11 @@ type VMPolicy struct {
 	Realized bool
 	// Why is the reason why the policy is refused on this VM, and Message says it in a sentence;
 	// both are empty while it is realized or being realized.
-	Why     *intent.Reason
+	Why     *reason.Reason
 	Message string
 	// Warnings are what differs without being refused, for example Reject realized as Drop; Warning
 	// says them in sentences.
-	Warnings []*intent.Reason
+	Warnings []*reason.Reason
 	Warning  string
 }
 
@@ -56,11 +57,11 @@ type InterfaceStatus struct {
 	Held bool
 	// WhyUnproven is why it stays as it is although nobody knows what it had before; nil if that is
 	// known. Unproven says it in a sentence.
-	WhyUnproven *intent.Reason
+	WhyUnproven *reason.Reason
 	Unproven    string
 	// WhyElsewhere tells who else holds it by our rules, another controller or account, so that we
 	// do nothing to it; nil if nobody does. Elsewhere says it in a sentence.
-	WhyElsewhere *intent.Reason
+	WhyElsewhere *reason.Reason
 	Elsewhere    string
 }
 
@@ -85,7 +86,7 @@ type UnguardedService struct {
 	Entity intent.EntityRef
 	// VM is what the entity stands for.
 	VM  intent.VMRef
-	Why *intent.Reason
+	Why *reason.Reason
 	// Message says why in a sentence.
 	Message string
 }
@@ -93,7 +94,7 @@ type UnguardedService struct {
 // FailedVM is a VM on which a policy is refused.
 type FailedVM struct {
 	VM  intent.VMRef
-	Why *intent.Reason
+	Why *reason.Reason
 	// Message says why in a sentence.
 	Message string
 }
@@ -108,12 +109,12 @@ type Refusal struct {
 	Region, Network string
 	// Direction is empty if both are concerned, or none is.
 	Direction cloud.Direction
-	Why       *intent.Reason
+	Why       *reason.Reason
 	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what
 	// helps.
 	Message string
 	// Lack has the numbers if a quota is what does not suffice.
-	Lack *intent.Lack
+	Lack *reason.Lack
 	// Kept is true if the interfaces stay as they were last realized; else the policy is left out
 	// there.
 	Kept bool
@@ -126,9 +127,9 @@ type Drift struct {
 	Object string
 	// Code is of which kind it is, and Message says in a sentence what was changed. Why is that
 	// until it is said, so that drifts can be compared.
-	Code    intent.Code
+	Code    reason.Code
 	Message string
-	Why     *intent.Reason
+	Why     *reason.Reason
 	// Kept is set if it is left as it is: the mode forbids to write, or it is not ours to decide.
 	Kept bool
 	// VMs are those that it concerns, by name, and For the policy and rule, or the policies, that

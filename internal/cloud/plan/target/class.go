@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 )
 
 // formClasses groups the interfaces by what they must allow and by the peers they belong to.
@@ -206,7 +207,7 @@ func (s *Target) membershipKeys(n *guard.NIC) (out []string) {
 
 // Enforced is what will be in force on the interfaces of a class when the plan is done. What only
 // waits is not in force yet.
-func (s *Target) Enforced(c *form.Class) intent.Enforcement {
+func (s *Target) Enforced(c *form.Class) record.Enforcement {
 	if c.State != guard.Guarded {
 		return nil
 	}

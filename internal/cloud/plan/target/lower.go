@@ -3,7 +3,7 @@ package target
 import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // lowerClasses turns what the classes must allow into rules and groups. It reports whether
@@ -48,14 +48,14 @@ func (s *Target) lowerClass(c *form.Class) (retry bool) {
 // shortage deals with a class whose rules exceed a quota.
 func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 	first := c.NICs[0]
-	why := func() *intent.Reason { return s.short(short(), c) }
+	why := func() *reason.Reason { return s.short(short(), c) }
 	switch {
 	case c.Frozen:
 		s.literal[c.Key] = true
 	case s.Guard.Between():
 		// What is wanted in the end does fit. These interfaces stay as they are until others have
 		// become narrower.
-		s.Guard.Await(c.NICs, intent.WaitsBetween, why())
+		s.Guard.Await(c.NICs, why())
 	case first.Frozen() != nil:
 		// Since this attempt began, for the sake of another interface of its VM; it will be in
 		// another class in the next one.

@@ -69,6 +69,9 @@ type match struct {
 	class   *form.Class
 	group   *cloud.Group
 	overlap int // interfaces of the class that hold it
+	// made says that the group was made for the class: where as many interfaces hold either of two
+	// groups, an exchange would change both groups' rules for nothing.
+	made bool
 	// beside is how many of them hold the first group of the class, too. Where classes become one,
 	// all groups of the one that goes on come before those of the other. Rules would change places
 	// between a mixture of both, and whose slots are taken could not move into it.
@@ -93,6 +96,7 @@ func compareMatches(a, b match) int {
 		b2i(b.class.Frozen && !b.class.Unproven())-b2i(a.class.Frozen && !a.class.Unproven()),
 		cmp.Compare(b.beside, a.beside),
 		cmp.Compare(b.overlap, a.overlap),
+		b2i(b.made)-b2i(a.made),
 		cmp.Compare(a.class.Key, b.class.Key),
 		cmp.Compare(a.group.ID, b.group.ID),
 	)
@@ -112,6 +116,7 @@ func (s *matcher) candidates(c *form.Class, first, spilled []match) (_, _ []matc
 		}
 		m := match{class: c, group: g, overlap: overlap[g.ID]}
 		held, made := m.overlap > 0, g.Tags[cloud.TagClass] == c.Hash
+		m.made = made
 		switch kind := g.Tags[cloud.TagKind]; {
 		case c.Gathers:
 			if kind == form.KindMembers && made {
@@ -205,7 +210,7 @@ func (s *matcher) spare(c *form.Class, rules []cloud.Rule) (best *cloud.Group) {
 }
 
 func (s *matcher) freeName(c *form.Class, index int) string {
-	base := cloud.NamePrefix + intent.ShortID(s.account.In.ClusterID) + "-" + c.Hash
+	base := cloud.NamePrefix + shortID(s.account.In.ClusterID) + "-" + c.Hash
 	if index > 0 {
 		base += fmt.Sprintf("-s%d", index)
 	}

@@ -19,7 +19,7 @@ func (s *Target) merged(c *form.Class, rules []cloud.Rule, packed [][]cloud.Rule
 		return packed
 	}
 	q, held := s.fitter.QuotaOf(c), c.Held()
-	half, crowded := q, s.allotment != nil
+	half, crowded := q, s.full != nil
 	if !crowded {
 		half.RulesPerGroup /= 2
 	}

@@ -34,6 +34,12 @@ func hashOf(key string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
+// shortID is a short form of the cluster id that may stand in a group's name.
+func shortID(clusterID string) string {
+	sum := sha256.Sum256([]byte(clusterID))
+	return hex.EncodeToString(sum[:3])
+}
+
 // addPeers adds the address groups that the rules of a VM name as peers.
 func addPeers(to map[string]bool, vm *guard.VM) {
 	for _, r := range vm.InForce() {

@@ -15,9 +15,8 @@ func (s *Target) Settle() {
 			s.setTargets()
 			refused = s.addTwins()
 		}
-		// In between it is decided what is wanted in the end, and where there are too few groups,
-		// which policies there are groups for.
-		if !refused && !s.Guard.Between() && s.allotment == nil && s.Guard.Foresee() {
+		// In between it is decided what is wanted in the end, and in a full region what is refused.
+		if !refused && !s.Guard.Between() && s.full == nil && s.Guard.Foresee() {
 			s.Region.Noted, refused = maps.Clone(noted), true
 			s.restart()
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // rejection is a policy that cannot be enforced on an interface together with those that are.
@@ -61,7 +62,7 @@ func (s *Target) leaveSurplus(c *form.Class) {
 	} else {
 		left = left[:min(len(left), 1)]
 	}
-	reasons := map[*intent.Policy]*intent.Reason{}
+	reasons := map[*intent.Policy]*reason.Reason{}
 	for _, u := range left {
 		reasons[u.policy] = s.short(u.short(), c)
 	}

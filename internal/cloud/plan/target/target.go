@@ -5,6 +5,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // Target is what is wanted in a region, and what the attempts so far have ruled out; see settle.
@@ -20,7 +21,7 @@ type Target struct {
 	// for both or of an order: their classes get groups beside them.
 	Outgrown   map[string]bool
 	gatherings gatherings
-	allotment  *allotment // if there are too few groups for all that is wanted
+	full       *reason.Reason // why there are too few groups for all that is wanted; nil if there are enough
 	// Twins are the rules that groups of others get beside theirs, by the IDs of these groups.
 	Twins map[string][]cloud.Rule
 	form.Design
@@ -52,7 +53,7 @@ func New(r *intent.Region, lower form.Lowerer) *Target {
 func (s *Target) restart() {
 	s.Guard.Begin()
 	clear(s.literal)
-	s.allotment = nil
+	s.full = nil
 }
 
 func b2i(b bool) int {

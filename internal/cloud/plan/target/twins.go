@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // addTwins decides which rules somebody else's groups need beside those that name a group that
@@ -34,7 +35,7 @@ func (s *Target) addTwins() (retry bool) {
 		all := slices.SortedFunc(maps.Values(twins), cloud.Rule.Compare)
 		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
 		if !s.Lower.Fits(slices.Concat(holder.Rules, all), form.QuotaOf(s.Region)) {
-			why := intent.Why(intent.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Region.Limits.RulesPerGroup)
+			why := reason.Why(reason.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Region.Limits.RulesPerGroup)
 			retry = s.Guard.Unfollow(id, why) || retry
 			s.Region.Note(id, why)
 			all = s.fittingTwins(holder, all)

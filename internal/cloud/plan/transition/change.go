@@ -41,9 +41,9 @@ type Change struct {
 	Leaving, Still map[string]bool
 	// Beyond are interfaces that nobody can hold back: nothing is done to them.
 	Beyond map[string]bool
-	// First are the keys of tags of networks that are written before anything else is done; all
-	// others when all is done.
-	First []string
+	// First reports whether tags are written with what is done first: one of a network, by its key,
+	// or all of a group. All others are written when all is done.
+	First func(key string, g *cloud.Group) bool
 	// Mark is the key of the tag of networks that says what they are like when all is done. Where
 	// it changes it is removed in the first stage, and written when all is done, each by a call of
 	// its own.
@@ -63,6 +63,9 @@ type Change struct {
 	// Kept are interfaces that are to allow what they allow now, and whose rules are written anew
 	// for it when others change their groups. Only what they allow tells what that is.
 	Kept map[string]bool
+	// Pausing are interfaces with which nobody misses a flow on the way, with groups that they
+	// leave before anything else is done: those that somebody has put them into by hand.
+	Pausing map[string][]string
 	// Urgent are interfaces that wait for nobody.
 	Urgent map[string]bool
 	// Stop is asked now and then; a panic in it ends the computation.
@@ -87,6 +90,10 @@ type cohort struct {
 	least, most [2]flow.Permit
 	// kept is set if it never allows again what it has lost on the way; see Change.Kept.
 	kept bool
+	// drifted are the groups that somebody has put it into; see Change.Pausing.
+	drifted []string
+	// pausing is set if nobody misses a flow with it on the way; see Change.Pausing.
+	pausing bool
 	// free is set if it goes from stable groups to other stable ones while nothing but memberships
 	// differs.
 	free bool
@@ -117,7 +124,7 @@ func (c *cohort) moves() bool { return !slices.Equal(c.from, c.to) }
 
 // apart reports whether the cohort cannot move by one edit.
 func (c *Change) apart(k *cohort) bool {
-	return slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return c.Apart[n.ID] })
+	return len(k.drifted) > 0 || slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return c.Apart[n.ID] })
 }
 
 // others are addresses without those of the cohort's only interface: what it sends to itself passes

@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -79,6 +80,9 @@ func (st *state) leaks(y *cohort, r cloud.Rule, groups []string) *Violation {
 // Only flows with another cohort count, unless that is nil, and only those that the other end
 // allows all the time, too.
 func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *Violation {
+	if y.pausing {
+		return nil
+	}
 	only := addrset.All()
 	if towards != nil {
 		if only = y.others(towards.addrs); only.Empty() {
@@ -131,63 +135,63 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 	return out
 }
 
-// lack is a flow that a cohort would miss: with addresses, or with a peer whose members are not
-// known.
-type lack struct {
-	service flow.Service
-	addrs   addrset.Set
-	opaque  cloud.Peer
+// losses is what a rule gives a cohort, which must be allowed it all the time, and that is missed
+// with some other rules alone; nil for nothing.
+func (st *state) losses(y *cohort, r cloud.Rule, rules []cloud.Rule) *flow.Permit {
+	if y.pausing {
+		return nil
+	}
+	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
+	rules = slices.DeleteFunc(slices.Clone(rules), func(o cloud.Rule) bool { return !service.MayOverlap(flow.ServiceOf(o.Match)) })
+	out := &flow.Permit{Grants: slices.Collect(st.remaining(y, i, y.least[i].Intersect(st.always([]cloud.Rule{r}, y.network)), st.always(rules, y.network)))}
+	if !slices.ContainsFunc(out.Grants, allowsAny) {
+		return nil
+	}
+	return out
 }
 
-// lacksOf returns what a rule gives a cohort, and what it must be allowed all the time, as far as
-// it is missed with some other rules alone.
-func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) (lacks []lack) {
-	i := flow.Index(r.Direction)
-	service := flow.ServiceOf(r.Match)
-	rules = slices.DeleteFunc(slices.Clone(rules), func(o cloud.Rule) bool { return !service.MayOverlap(flow.ServiceOf(o.Match)) })
-	gives, has := st.always([]cloud.Rule{r}, y.network), st.always(rules, y.network)
-	for want, have := range flow.Overlay(y.least[i].Intersect(gives), has) {
-		for _, p := range want.Opaque {
-			if !slices.Contains(have.Opaque, p) {
-				lacks = append(lacks, lack{service: want.Service, opaque: p})
+// remaining is what a cohort misses of one permit with another alone. Grants that allow nothing are
+// there, too, for without them the last one would stand for their protocols.
+func (st *state) remaining(y *cohort, i int, must, has flow.Permit) iter.Seq[flow.Grant] {
+	return func(yield func(flow.Grant) bool) {
+		for want, have := range flow.Overlay(must, has) {
+			unknown := slices.DeleteFunc(slices.Clone(want.Opaque), func(p cloud.Peer) bool { return slices.Contains(have.Opaque, p) })
+			rest := y.others(want.All.Minus(have.All))
+			if !rest.Empty() && !st.missed(y, i, want.Service, rest) {
+				rest = addrset.Set{}
+			}
+			if !yield(flow.Grant{Service: want.Service, All: rest, Opaque: unknown}) {
+				return
 			}
 		}
-		if rest := y.others(want.All.Minus(have.All)); !rest.Empty() && st.missed(y, i, want.Service, rest) {
-			lacks = append(lacks, lack{service: want.Service, addrs: rest})
-		}
 	}
-	return lacks
 }
 
-// fills reports whether a rule gives a cohort what it lacks while nobody moves; sure is false if it
-// gives a part of the service.
-func (st *state) fills(y *cohort, r cloud.Rule, l lack) (fills, sure bool) {
-	switch service := flow.ServiceOf(r.Match); {
-	case !service.MayOverlap(l.service):
-		return false, true
-	case l.opaque != cloud.Peer{} && r.Peer != l.opaque:
-		return false, true
-	case !service.Covers(l.service):
-		return false, false
-	case l.opaque != cloud.Peer{}:
-		return true, true
+func allowsAny(g flow.Grant) bool { return len(g.Opaque) > 0 || !g.All.Empty() }
+
+// makesGood reports whether a rule gives cohorts all that they would lose.
+func (st *state) makesGood(r cloud.Rule, losses map[*cohort]*flow.Permit) bool {
+	for y, lost := range losses {
+		for g := range st.remaining(y, flow.Index(r.Direction), *lost, st.always([]cloud.Rule{r}, y.network)) {
+			if allowsAny(g) {
+				return false
+			}
+		}
 	}
-	addrs, _ := st.addresses(r.Peer, y.network, before)
-	rest := l.addrs.Minus(addrs)
-	return rest.Empty() || !st.missed(y, flow.Index(r.Direction), l.service, rest), true
+	return true
 }
 
 // missed reports whether somebody misses a flow to or from the addresses: an address that no
-// interface here has, or an interface that allows its half of it all the time. An interface that
-// is kept never allows again what it has lost on the way, so that its peers miss what they allow in
-// the end.
+// interface here has, or an interface that allows its half of it all the time and does not pause.
+// An interface that is kept never allows again what it has lost on the way, so that its peers miss
+// what they allow in the end.
 func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) bool {
 	for _, x := range st.survey.cohorts {
 		if !st.survey.from.Reaches(y.network, x.network) || !x.addrs.Overlaps(addrs) {
 			continue
 		}
 		// What is unknown there may be anybody.
-		if (y.kept || x.now[1-i].MayTouch(s, y.all)) && x.end[1-i].MayTouch(s, y.all) {
+		if !x.pausing && (y.kept || x.now[1-i].MayTouch(s, y.all)) && x.end[1-i].MayTouch(s, y.all) {
 			return true
 		}
 		addrs = addrs.Minus(x.addrs)
@@ -214,15 +218,10 @@ func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 	return nil
 }
 
-// mayAdd reports whether a rule may be added while nobody moves, and there is room for it.
-func (st *state) mayAdd(group string, r cloud.Rule) bool {
-	return st.checkAdd(group, r) == nil && st.survey.Fits(append(slices.Clone(st.rules[group]), r))
-}
-
 // mayBridge reports whether a rule may be there as long as others move: there is room, and nobody
 // gets anything by it that is not allowed all the time.
 func (st *state) mayBridge(group string, r cloud.Rule) bool {
-	if !st.mayAdd(group, r) {
+	if st.checkAdd(group, r) != nil || !st.survey.Fits(append(slices.Clone(st.rules[group]), r)) {
 		return false
 	}
 	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)

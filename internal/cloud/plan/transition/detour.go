@@ -1,7 +1,6 @@
 package transition
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -33,32 +32,6 @@ func (w *worklist) bridge() (done bool) {
 	return done
 }
 
-// leave has one cohort leave the groups of others that it shall not hold in the end, before it
-// leaves ours: whom somebody has put into a group that the own groups of its peers admit holds up
-// all of these, and where they are several, they hold up one another. That comes before rules of
-// ours go that such a group gives, too, for without them nobody could leave it. What it alone gives
-// for now, one of ours may give as long as others move; that is for when nothing else can be done.
-func (w *worklist) leave(bridging bool) bool {
-	for _, k := range w.movers {
-		w.survey.stop()
-		kept, put := w.withoutStrange(k)
-		if !put || slices.Equal(kept, k.to) {
-			continue
-		}
-		d := &detour{}
-		if bridging {
-			d = w.detour(k, kept)
-		} else if w.st.checkMove(k, kept) != nil {
-			d = nil
-		}
-		if d != nil {
-			w.take(k, d)
-			return true
-		}
-	}
-	return false
-}
-
 // take makes a cohort move that is under way, by its detour.
 func (w *worklist) take(k *cohort, d *detour) {
 	d.emit(w)
@@ -78,8 +51,9 @@ type detour struct {
 
 // ruleEdit adds or removes one rule. One that is added is there as long as others move: where
 // somebody would miss the cohort, his group also names a group that it holds on the other side of
-// its move. One that is removed is withheld: by it the cohort, whose groups nobody holds yet, would
-// admit those of itself that have not moved yet. It comes back once that is over.
+// its move. One that is removed is withheld: by it the cohort, whose groups nobody holds yet, or
+// only who pauses, would admit those of itself that have not moved yet. It comes back once that is
+// over.
 type ruleEdit struct {
 	kind cloud.OpKind
 	placed
@@ -158,7 +132,8 @@ func (w *worklist) remedy(d *detour, k *cohort, next []string, v *Violation) boo
 			c := placed{g, v.Rule}
 			has := slices.Contains(w.st.rules[g], v.Rule) && slices.Contains(w.wanted[g], v.Rule)
 			temporary := w.temp[c] || slices.Contains(d.edits, ruleEdit{cloud.OpAddRules, c})
-			if has && !temporary && len(w.st.holders[g]) == 0 && w.survey.Ours(w.st.groups[g]) {
+			held := slices.ContainsFunc(w.st.holders[g], func(y *cohort) bool { return !y.pausing })
+			if has && !temporary && !held && w.survey.Ours(w.st.groups[g]) {
 				w.try(d, ruleEdit{cloud.OpRemoveRules, c})
 				return true
 			}
@@ -200,15 +175,11 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 			peers = append(peers, cloud.Peer{CIDR: p})
 		}
 	}
-	w.narrowFirst(v, peers)
 	var rules []cloud.Rule
 	if match, ok := matchOf(v.Service); ok {
 		for _, p := range peers {
 			rules = append(rules, cloud.Rule{Direction: v.Direction, Match: match, Peer: p})
 		}
-	}
-	if y == k {
-		rules = append(rules, w.lost(k, next, v)...)
 	}
 	for _, h := range holding {
 		if g := w.st.groups[h]; g == nil || !w.survey.Ours(g) || !w.st.exists[h] {
@@ -219,50 +190,6 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 		}
 	}
 	return out
-}
-
-// lost are rules of the groups that a cohort leaves, by which these give what it would miss of
-// blocks and prefix lists: as they are, and for the missed service alone. A block without the
-// cohort's own addresses is often more blocks than can be named one by one, and a range of services
-// without one of them more rules.
-func (w *worklist) lost(k *cohort, next []string, v *Violation) (rules []cloud.Rule) {
-	match, ok := matchOf(v.Service)
-	for _, r := range w.st.rulesOf(without(k.at, next...), v.Direction) {
-		if r.Peer.GroupID != "" || !flow.ServiceOf(r.Match).Covers(v.Service) {
-			continue
-		}
-		if rules = append(rules, r); ok {
-			r.Match = match
-			rules = append(rules, r)
-		}
-	}
-	return rules
-}
-
-// narrowFirst sorts peers that a rule can name which closes a gap. First come those by which it
-// gives the fewest cohorts something away that hold the group now or in the end: they would wait
-// for the rule to go. Then come groups, those that the fewest hold before others, and then
-// addresses, of which it takes more rules.
-func (w *worklist) narrowFirst(v *Violation, peers []cloud.Peer) {
-	strangers, holders := map[cloud.Peer]int{}, map[cloud.Peer]int{}
-	for _, p := range peers {
-		if p.CIDR.IsValid() {
-			holders[p] = len(w.survey.cohorts) + 1
-		}
-	}
-	for _, x := range w.survey.cohorts {
-		invited := v.holder.most[flow.Index(v.Direction)].Allows(v.Service, x.addrs)
-		for _, p := range peers {
-			if slices.Contains(x.at, p.GroupID) || slices.Contains(x.to, p.GroupID) {
-				if holders[p]++; !invited {
-					strangers[p]++
-				}
-			}
-		}
-	}
-	slices.SortStableFunc(peers, func(a, b cloud.Peer) int {
-		return cmp.Or(cmp.Compare(strangers[a], strangers[b]), cmp.Compare(holders[a], holders[b]))
-	})
 }
 
 // maxBridges is how many addresses are named for as long as others move.

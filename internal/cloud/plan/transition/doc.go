@@ -9,8 +9,8 @@
 // in.
 //
 // Where no edit is clean, the violation chooses the remedy. A gap: interfaces join their new groups
-// before everybody else and leave the old ones after, or a rule is there as long as others move; or
-// a group that nobody can leave yet gives less meanwhile, if somebody waits for that. No room: one
+// before everybody else and leave the old ones after, or a rule is there as long as others move. No
+// room: one
 // rule is turned into another in place. A leak between two interfaces, one of which must become
 // narrower before the other becomes wider, is not met here: it is told by Survey.Conflicts, and who
 // asks aims at a state in between first. What remains is blocked, and is returned as a value.

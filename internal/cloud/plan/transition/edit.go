@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // tell emits an operation on a group.
@@ -233,13 +234,17 @@ func (w *worklist) described(rules []cloud.Rule, id string) []cloud.Rule {
 // with the same peer or the same match, or in a crowded group any: where what the old one gave and
 // shall stay is said by the new one and by rules that no pair touches.
 func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
+	base := missing(w.st.rules[id], old)
+	wanted = slices.DeleteFunc(slices.Clone(wanted), func(n cloud.Rule) bool { return w.st.checkAdd(id, n) != nil })
 	taken := map[cloud.Rule]bool{}
-	t := turning{w: w, id: id, base: missing(w.st.rules[id], old), may: map[cloud.Rule]bool{}, short: map[cloud.Rule]map[*cohort][]lack{}}
 	for _, o := range old {
 		w.survey.stop()
+		// What is lost without the old rule is the same for all new ones. A full group has
+		// thousands of pairs.
+		lost := w.lost(id, o, inDirection(base, o.Direction))
 		for _, n := range wanted {
 			similar := crowded || o.Match == n.Match || o.Peer == n.Peer
-			if taken[n] || !o.CanBecome(n) || !similar || !t.turns(o, n) {
+			if taken[n] || !o.CanBecome(n) || !similar || !w.st.makesGood(n, lost) {
 				continue
 			}
 			taken[n] = true
@@ -253,57 +258,15 @@ func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (old
 	return olds, news
 }
 
-// turning answers which rules of a group can be turned into which others, beside rules that stay.
-// What does not depend on both is worked out once: there are thousands of pairs in a full group.
-type turning struct {
-	w    *worklist
-	id   string
-	base []cloud.Rule
-	// may says of wanted rules whether they may be there now, and short who would lack what of an
-	// old rule.
-	may   map[cloud.Rule]bool
-	short map[cloud.Rule]map[*cohort][]lack
-}
-
-// turns reports whether a rule can be turned into another one.
-func (t *turning) turns(o, n cloud.Rule) bool {
-	may, known := t.may[n]
-	if !known {
-		may = t.w.st.checkAdd(t.id, n) == nil
-		t.may[n] = may
-	}
-	if !may {
-		return false
-	}
-	short, known := t.short[o]
-	if !known {
-		short = map[*cohort][]lack{}
-		for _, y := range t.w.st.holders[t.id] {
-			if lacks := t.w.st.lacksOf(y, o, t.staying(y, o)); len(lacks) > 0 {
-				short[y] = lacks
-			}
-		}
-		t.short[o] = short
-	}
-	for y, lacks := range short {
-		exact := true
-		for _, l := range lacks {
-			fills, sure := t.w.st.fills(y, n, l)
-			if sure && !fills {
-				return false
-			}
-			exact = exact && sure
-		}
-		if !exact && len(t.w.st.lacksOf(y, o, append(t.staying(y, o), n))) > 0 {
-			return false
+// lost is what cohorts that hold a group lose without one of its rules, if others of it stay.
+func (w *worklist) lost(id string, old cloud.Rule, stay []cloud.Rule) map[*cohort]*flow.Permit {
+	out := map[*cohort]*flow.Permit{}
+	for _, y := range w.st.holders[id] {
+		if lost := w.st.losses(y, old, slices.Concat(w.st.rulesOf(without(y.at, id), old.Direction), stay)); lost != nil {
+			out[y] = lost
 		}
 	}
-	return true
-}
-
-// staying are the rules of a cohort that stay whatever the rule becomes.
-func (t *turning) staying(y *cohort, o cloud.Rule) []cloud.Rule {
-	return slices.Concat(t.w.st.rulesOf(without(y.at, t.id), o.Direction), inDirection(t.base, o.Direction))
+	return out
 }
 
 // discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule

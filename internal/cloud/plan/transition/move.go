@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // urgent moves interfaces that wait for nobody.
@@ -26,6 +25,22 @@ func (w *worklist) urgent() {
 	}
 	w.movers = rest
 	w.script.next()
+}
+
+// repair has interfaces leave the groups that somebody has put them into, as far as they hold
+// others, too. That opens nothing.
+func (w *worklist) repair() {
+	var under []*cohort
+	for _, k := range w.movers {
+		if kept := without(k.at, k.drifted...); len(kept) > 0 && len(kept) < len(k.at) {
+			w.st.under(k, kept)
+			under = append(under, k)
+		}
+	}
+	if len(under) > 0 {
+		w.depart(under)
+	}
+	w.movers = slices.DeleteFunc(w.movers, func(k *cohort) bool { return slices.Equal(k.at, k.to) })
 }
 
 // move moves all interfaces that may move now, in any order.
@@ -115,125 +130,10 @@ func (w *worklist) join() bool {
 		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) {
 			continue
 		}
-		most := w.survey.Limits.GroupsPerInterface
-		if w.st.slots(both) == 1 {
-			most = max(most, len(both))
-		}
-		if w.pass(k, fitting(both, k.to, most)) {
-			return true
-		}
-	}
-	return w.joinOne(order)
-}
-
-// shed has interfaces that hold all of their new groups leave old ones one after the other.
-func (w *worklist) shed() bool {
-	for _, k := range w.movers {
-		w.survey.stop()
-		all := distinct(slices.Concat(k.at, k.to))
-		if !k.atomic && slices.Equal(all, k.at) && w.pass(k, fitting(all, k.to, min(w.survey.Limits.GroupsPerInterface, len(all)-1))) {
-			return true
-		}
-	}
-	return false
-}
-
-// pass has a cohort hold the first of some sets of groups that it may hold on its way.
-func (w *worklist) pass(k *cohort, sets [][]string) bool {
-	for _, groups := range sets {
-		if !slices.Equal(groups, k.to) && w.st.checkMove(k, groups) == nil {
+		if w.st.checkMove(k, both) == nil {
 			w.depart([]*cohort{k})
 			return true
 		}
-	}
-	return false
-}
-
-// joinOne has one cohort that somebody has put into a group join a single one of its new groups.
-// Others of them may admit that group, and it cannot leave it before it has joined this one.
-func (w *worklist) joinOne(order []*cohort) bool {
-	for _, k := range order {
-		if _, put := w.withoutStrange(k); !put {
-			continue
-		}
-		for _, g := range k.to {
-			with := distinct(append(slices.Clone(k.at), g))
-			if !slices.Contains(k.at, g) && !slices.Equal(with, k.to) && w.st.checkMove(k, with) == nil {
-				w.depart([]*cohort{k})
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// withoutStrange returns the groups of a cohort without those of others that it shall not hold in
-// the end, and whether somebody has put it into such a group beside ours. One that has to move by
-// one edit does not count.
-func (w *worklist) withoutStrange(k *cohort) (kept []string, put bool) {
-	kept = slices.DeleteFunc(slices.Clone(k.at), func(g string) bool { return !w.survey.owns(g) && !slices.Contains(k.to, g) })
-	return kept, !k.atomic && len(kept) > 0 && len(kept) < len(k.at)
-}
-
-// mostLeft bounds how many groups too many there may be.
-const mostLeft = 2
-
-// fitting returns the largest sets of groups that an interface may hold on its way: all of those
-// that it will hold, and of the others as many as there is room for.
-func fitting(all, kept []string, most int) (out [][]string) {
-	switch {
-	case len(all) <= most:
-		return [][]string{all}
-	case len(all) > most+mostLeft:
-		return nil
-	}
-	for i, g := range all {
-		if !slices.Contains(kept, g) {
-			for _, set := range fitting(slices.Delete(slices.Clone(all), i, i+1), kept, most) {
-				if !slices.ContainsFunc(out, func(o []string) bool { return slices.Equal(o, set) }) {
-					out = append(out, set)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// mostSplits bounds how many cohorts are taken apart.
-const mostSplits = 64
-
-// split takes a cohort apart whose interfaces would miss one another while they move, so that those
-// who would be missed can go first.
-func (w *worklist) split() bool {
-	for _, v := range w.blocked {
-		k := v.mover
-		if k == nil || v.holder != k || v.Kind != Gap || w.splits == mostSplits {
-			continue
-		}
-		var missed, rest []*cloud.Interface
-		for _, n := range k.interfaces {
-			if model.Private(n).Overlaps(v.Addrs) {
-				missed = append(missed, n)
-			} else {
-				rest = append(rest, n)
-			}
-		}
-		if len(missed) == 0 || len(rest) == 0 {
-			continue
-		}
-		w.splits++
-		first := *k
-		first.hold(missed)
-		k.hold(rest)
-		for _, n := range missed {
-			w.survey.cohortOf[n.ID] = &first
-		}
-		for _, g := range k.at {
-			w.st.holders[g] = append(slices.Clip(w.st.holders[g]), &first)
-		}
-		clear(w.st.members)
-		w.survey.cohorts, w.movers = append(w.survey.cohorts, &first), append(w.movers, &first)
-		return true
 	}
 	return false
 }

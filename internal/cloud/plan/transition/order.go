@@ -32,10 +32,16 @@ func (s *Survey) Plan() Order {
 	s.findAtomic()
 	w := newWorklist(s)
 	w.urgent()
-	w.tags.tagNetworks(cloud.OpTag, func(key string) bool { return slices.Contains(w.survey.First, key) }, nil)
+	if s.First != nil {
+		w.tags.tagNetworks(cloud.OpTag, func(key string) bool { return s.First(key, nil) }, nil)
+	}
 	first := len(w.script.steps)
 	w.unmark()
+	if s.First != nil {
+		w.tags.tagGroups(cloud.OpTag, func(g *cloud.Group) bool { return !s.First("", g) })
+	}
 	unmarked := len(w.script.steps)
+	w.repair()
 	for {
 		w.survey.stop()
 		w.blocked = nil
@@ -46,11 +52,11 @@ func (s *Survey) Plan() Order {
 		done = w.move() || done
 		// What is not wanted goes after the moves, unless they wait for that: a rule that bridged a
 		// gap in a plan that broke off does so again.
-		if done || w.bridge() || w.leave(false) || w.remove() {
+		if done || w.bridge() || w.remove() {
 			continue
 		}
 		// Where that is not enough: what is there for a while only, or takes more edits.
-		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.leave(true) && !w.shed() && !w.discard(nil) && !w.narrow() {
+		if len(w.unfinished()) == 0 || !w.join() && !w.discard(nil) {
 			break
 		}
 	}

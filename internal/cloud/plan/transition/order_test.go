@@ -61,7 +61,7 @@ func play(t *testing.T, c transition.Change, o transition.Order) *cloud.Snapshot
 
 // TestForeignCircle: two interfaces admit one another by a foreign group, before and by groups of
 // ours after. One of them joins before and leaves after the other has moved; without a slot for
-// that the change is blocked, and nothing moves.
+// that the change is blocked, and nothing moves, unless the flows of one may pause.
 func TestForeignCircle(t *testing.T) {
 	a, b := model.PlannedGroupID+"vpc/"+ours+"a", model.PlannedGroupID+"vpc/"+ours+"b"
 	native := map[string][]cloud.Rule{"sg": {all(cloud.Ingress, "sg"), all(cloud.Egress, "sg")}}
@@ -92,6 +92,11 @@ func TestForeignCircle(t *testing.T) {
 		if s.Op.Kind == cloud.OpSetInterfaceGroups {
 			t.Errorf("%s", s.Op)
 		}
+	}
+	c.Pausing = map[string][]string{"eni-a": nil}
+	o = transition.NewSurvey(c).Plan()
+	if end := play(t, c, o); len(o.Blocked) > 0 || end.Interfaces[0].GroupIDs[0] != a || end.Interfaces[1].GroupIDs[0] != b {
+		t.Errorf("if the flows of one may pause: %+v, blocked %+v", end, o.Blocked)
 	}
 }
 
@@ -212,9 +217,10 @@ func TestBlockedNetworkHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// TestOneOfACohortGoesFirst: two interfaces that hold the same group admit one of them by its
-// address, and by a foreign group in the end, with no slot to hold both. That one goes first.
-func TestOneOfACohortGoesFirst(t *testing.T) {
+// TestAlikeInterfacesMoveTogether: two interfaces that hold the same group admit one of them by its
+// address, and by a foreign group in the end, with no slot to hold both. They are blocked until
+// their flows may pause.
+func TestAlikeInterfacesMoveTogether(t *testing.T) {
 	rule := cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 80, 80), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.2/32")}}
 	out := cloud.Rule{Direction: cloud.Egress, Match: cloud.NewMatch(-1, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.0/8")}}
 	native := []cloud.Rule{from(80, "sg"), out}
@@ -223,15 +229,36 @@ func TestOneOfACohortGoesFirst(t *testing.T) {
 	is.Groups[1].Name = ours + "o"
 	c := change(is, want)
 	c.Limits.GroupsPerInterface = 1
-	o := transition.NewSurvey(c).Plan()
-	var moved []string
-	for _, s := range o.Steps {
-		if s.Op.Kind == cloud.OpSetInterfaceGroups {
-			moved = append(moved, s.Op.Target)
-		}
+	if o := transition.NewSurvey(c).Plan(); len(o.Blocked) == 0 {
+		t.Errorf("%+v", o.Steps)
 	}
-	if len(o.Blocked) > 0 || !slices.Equal(moved, []string{"eni-b", "eni-a"}) {
-		t.Errorf("moved %v, blocked %+v", moved, o.Blocked)
+	c.Pausing = map[string][]string{"eni-a": nil, "eni-b": nil}
+	o := transition.NewSurvey(c).Plan()
+	if end := play(t, c, o); len(o.Blocked) > 0 || end.Interfaces[0].GroupIDs[0] != "sg" || end.Interfaces[1].GroupIDs[0] != "sg" {
+		t.Errorf("%+v, blocked %+v", end, o.Blocked)
+	}
+}
+
+// TestPutByHandIsUndoneFirst: interfaces that somebody has put into a group leave it before
+// anything else, though they miss one another meanwhile.
+func TestPutByHandIsUndoneFirst(t *testing.T) {
+	among := func(group string) []cloud.Rule {
+		return []cloud.Rule{all(cloud.Ingress, group), all(cloud.Egress, group)}
+	}
+	state := func(held ...string) *cloud.Snapshot {
+		s := snapshot(map[string][]cloud.Rule{"sg-o": nil, "sg-own": among("sg-own"), "sg-put": among("sg-put")}, held, held)
+		s.Groups[0].Name = ours + "o"
+		return s
+	}
+	c := change(state("sg-o", "sg-put"), state("sg-own"))
+	c.Pausing = map[string][]string{"eni-a": {"sg-put"}, "eni-b": {"sg-put"}}
+	o := transition.NewSurvey(c).Plan()
+	var held []string
+	for _, s := range o.Steps {
+		held = append(held, strings.Join(s.Op.GroupIDs, " "))
+	}
+	if !slices.Equal(held, []string{"sg-o", "sg-o", "sg-own", "sg-own"}) || len(o.Blocked) > 0 {
+		t.Errorf("%q, blocked %+v", held, o.Blocked)
 	}
 	play(t, c, o)
 }

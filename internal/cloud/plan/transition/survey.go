@@ -17,11 +17,13 @@ type Survey struct {
 	from, to *model.View
 	cohorts  []*cohort          // sorted by network, groups before and groups after
 	cohortOf map[string]*cohort // by interface ID
-	permits  map[permitKey][2]flow.Permit
-	hasty    map[string]bool // interfaces; see Hasty
-	sides    []*side         // the cohorts that change
-	meetings []meeting       // all of them within the region
+	hasty    map[string]bool    // interfaces; see Hasty
+	sides    []*side            // the cohorts that change
+	meetings []meeting          // all of them within the region
 }
+
+// permits are what holders of groups allow.
+type permits map[permitKey][2]flow.Permit
 
 type permitKey struct {
 	view            *model.View
@@ -31,7 +33,7 @@ type permitKey struct {
 // NewSurvey looks at a change.
 func NewSurvey(c Change) *Survey {
 	s := &Survey{
-		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, hasty: map[string]bool{},
+		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), hasty: map[string]bool{},
 	}
 	to := groupsHeld(c.To)
 	last, atLast := s.to, to
@@ -42,9 +44,10 @@ func NewSurvey(c Change) *Survey {
 	if s.still() {
 		return s
 	}
+	known := permits{}
 	for _, k := range s.cohorts {
 		k.hold(k.interfaces)
-		k.now, k.then, k.last = s.permit(s.from, k.from, k.network), s.permit(s.to, k.to, k.network), s.permit(last, k.atLast, k.network)
+		k.now, k.then, k.last = s.permit(known, s.from, k.from, k.network), s.permit(known, s.to, k.to, k.network), s.permit(known, last, k.atLast, k.network)
 		switch {
 		case s.Stay[k.interfaces[0].ID]:
 			k.last, k.end = k.now, k.now
@@ -83,20 +86,23 @@ func groupsHeld(s *cloud.Snapshot) map[string][]string {
 // all further ones.
 func (s *Survey) gather(to, atLast map[string][]string) {
 	type likeness struct {
-		network, from, to, atLast         string
-		stay, kept, still, beyond, urgent bool
+		network, from, to, atLast, drifted         string
+		stay, kept, still, beyond, urgent, pausing bool
 	}
 	s.cohortOf = make(map[string]*cohort, len(s.From.Interfaces))
 	alike := map[likeness]*cohort{}
 	for i := range s.From.Interfaces {
 		n := &s.From.Interfaces[i]
 		key := likeness{
-			n.NetworkID, strings.Join(n.GroupIDs, " "), strings.Join(to[n.ID], " "), strings.Join(atLast[n.ID], " "),
-			s.Stay[n.ID], s.Kept[n.ID], s.Still[n.ID], s.Beyond[n.ID], s.Urgent[n.ID],
+			n.NetworkID, strings.Join(n.GroupIDs, " "), strings.Join(to[n.ID], " "), strings.Join(atLast[n.ID], " "), strings.Join(s.Pausing[n.ID], " "),
+			s.Stay[n.ID], s.Kept[n.ID], s.Still[n.ID], s.Beyond[n.ID], s.Urgent[n.ID], s.pausing(n),
 		}
 		k := alike[key]
 		if k == nil {
-			k = &cohort{network: n.NetworkID, from: distinct(n.GroupIDs), to: distinct(to[n.ID]), atLast: distinct(atLast[n.ID])}
+			k = &cohort{
+				network: n.NetworkID, from: distinct(n.GroupIDs), to: distinct(to[n.ID]), atLast: distinct(atLast[n.ID]),
+				drifted: s.Pausing[n.ID], pausing: s.pausing(n),
+			}
 			k.at = k.from
 			alike[key] = k
 			s.cohorts = append(s.cohorts, k)
@@ -104,6 +110,11 @@ func (s *Survey) gather(to, atLast map[string][]string) {
 		k.interfaces = append(k.interfaces, n)
 		s.cohortOf[n.ID] = k
 	}
+}
+
+func (s *Survey) pausing(n *cloud.Interface) bool {
+	_, pauses := s.Pausing[n.ID]
+	return pauses
 }
 
 // still reports whether nothing changes but tags and descriptions.
@@ -171,15 +182,15 @@ func (s *Survey) mix() {
 }
 
 // permit is what the holders of groups allow at the moment of a view.
-func (s *Survey) permit(view *model.View, groups []string, network string) (out [2]flow.Permit) {
+func (s *Survey) permit(known permits, view *model.View, groups []string, network string) (out [2]flow.Permit) {
 	key := permitKey{view, strings.Join(groups, " "), network}
-	if p, ok := s.permits[key]; ok {
+	if p, ok := known[key]; ok {
 		return p
 	}
 	s.stop()
 	for i, d := range flow.Directions() {
 		out[i] = view.Permit(view.Rules(groups, d), network)
 	}
-	s.permits[key] = out
+	known[key] = out
 	return out
 }

@@ -28,7 +28,7 @@ func (w *worklist) settle(left map[string]bool) {
 	for _, kind := range kinds {
 		w.script.next()
 		w.tags.tagInterfaces(kind, there)
-		w.tags.tagGroups(kind, left)
+		w.tags.tagGroups(kind, func(g *cloud.Group) bool { return left[g.NetworkID] })
 		w.tags.tagNetworks(kind, func(key string) bool { return !mark(key) }, left)
 	}
 	w.script.next()
@@ -65,11 +65,12 @@ func (t *tagger) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface)
 	t.tag(kind, out)
 }
 
-func (t *tagger) tagGroups(kind cloud.OpKind, left map[string]bool) {
+// tagGroups writes the tags of groups, but for some.
+func (t *tagger) tagGroups(kind cloud.OpKind, but func(*cloud.Group) bool) {
 	var out []tagged
 	for i := range t.change.From.Groups {
 		g := &t.change.From.Groups[i]
-		if to := t.change.To.Group(g.ID); to != nil && !left[g.NetworkID] {
+		if to := t.change.To.Group(g.ID); to != nil && !but(g) {
 			out = append(out, tagged{g.ID, g.NetworkID, "", g.Tags, to.Tags})
 		}
 	}

@@ -18,7 +18,6 @@ type worklist struct {
 	temp    map[placed]bool // rules that are there as long as others move
 	deleted map[string]bool // groups that the steps delete
 	blocked []Violation
-	splits  int
 
 	script *script
 	tags   *tagger

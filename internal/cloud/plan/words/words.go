@@ -4,107 +4,107 @@ package words
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
 // sentences are the forms of reasons: verbs for their objects, and after these for their numbers,
 // what is quoted and the reason behind. What needs more than that is made by Of.
-var sentences = map[intent.Code]string{
-	intent.PeerDomainName:     "the peer is a domain name (%s); security groups know addresses only",
-	intent.PeerService:        "the peer is the Service %s/%s; security groups know addresses only",
-	intent.PeerLabelSet:       "the peer is a label set of another cluster; security groups know addresses only",
-	intent.Layer7:             "security groups do not see layer 7 protocols",
-	intent.InRule:             "rule %q (%s): %s",
-	intent.BadPrefixLength:    "prefix length %[2]d of %[1]s in an ipBlock",
-	intent.BadAddress:         "an address of %d bytes in an ipBlock",
-	intent.SourcePort:         "security groups do not match source ports (%d)",
-	intent.NamedPortOfPeer:    "named port %q is not a port of any of the peers; use the number, or name the port at the peer's entity",
-	intent.InterfaceUnguarded: "%s is a network interface that no policy can apply to: %s",
-	intent.ServiceUnguarded:   "%s is a native service whose security groups cannot be set: %s. Let policies on its peers say what may flow",
-	intent.NamedPortVaries:    "named port %q means more than %d numbers to the peers; use the numbers",
-	intent.IGMPDetails:        "security groups do not match IGMP types and multicast groups",
-	intent.BadPortRange:       "port range %d-%d is not valid",
-	intent.UnknownProtocol:    "protocol %q is not known",
-	intent.Unsupported:        "%s",
-	intent.NamedPortUnknown:   "named port %q is not a port of this VM's entity",
-	intent.GroupUnknown:       "the address group %s is not known yet",
+var sentences = map[reason.Code]string{
+	reason.PeerDomainName:     "the peer is a domain name (%s); security groups know addresses only",
+	reason.PeerService:        "the peer is the Service %s/%s; security groups know addresses only",
+	reason.PeerLabelSet:       "the peer is a label set of another cluster; security groups know addresses only",
+	reason.Layer7:             "security groups do not see layer 7 protocols",
+	reason.InRule:             "rule %q (%s): %s",
+	reason.BadPrefixLength:    "prefix length %[2]d of %[1]s in an ipBlock",
+	reason.BadAddress:         "an address of %d bytes in an ipBlock",
+	reason.SourcePort:         "security groups do not match source ports (%d)",
+	reason.NamedPortOfPeer:    "named port %q is not a port of any of the peers; use the number, or name the port at the peer's entity",
+	reason.InterfaceUnguarded: "%s is a network interface that no policy can apply to: %s",
+	reason.ServiceUnguarded:   "%s is a native service whose security groups cannot be set: %s. Let policies on its peers say what may flow",
+	reason.NamedPortVaries:    "named port %q means more than %d numbers to the peers; use the numbers",
+	reason.IGMPDetails:        "security groups do not match IGMP types and multicast groups",
+	reason.BadPortRange:       "port range %d-%d is not valid",
+	reason.UnknownProtocol:    "protocol %q is not known",
+	reason.Unsupported:        "%s",
+	reason.NamedPortUnknown:   "named port %q is not a port of this VM's entity",
+	reason.GroupUnknown:       "the address group %s is not known yet",
 
-	intent.ModePlanned:     "the VM %s is only planned for (mode plan)",
-	intent.ModeBraked:      "the VM %s waits for a confirmation of the account (condition Braked)",
-	intent.ModeReleased:    "the VM %s is released (mode %s)",
-	intent.CloudRefuses:    "the cloud refuses to change the interface %s: %s",
-	intent.NetworkClaimed:  "the network %s is claimed by the controller %s (tag " + cloud.TagClaim + ")",
-	intent.HeldElsewhere:   "the interface %s is held by the controller %s for the account %s",
-	intent.OfService:       "the interface %s belongs to a service of the cloud, its groups cannot be set",
-	intent.Untouchable:     "the interface %s cannot be taken over: %s",
-	intent.ConfirmedGone:   "the annotation names %s, which does not exist",
-	intent.ConfirmedAbroad: "the annotation names %s, which is of another network",
-	intent.ConfirmedOurs:   "the annotation names %s, which is one of Nephele's own",
+	reason.ModePlanned:     "the VM %s is only planned for (mode plan)",
+	reason.ModeBraked:      "the VM %s waits for a confirmation of the account (condition Braked)",
+	reason.ModeReleased:    "the VM %s is released (mode %s)",
+	reason.CloudRefuses:    "the cloud refuses to change the interface %s: %s",
+	reason.NetworkClaimed:  "the network %s is claimed by the controller %s (tag " + cloud.TagClaim + ")",
+	reason.HeldElsewhere:   "the interface %s is held by the controller %s for the account %s",
+	reason.OfService:       "the interface %s belongs to a service of the cloud, its groups cannot be set",
+	reason.Untouchable:     "the interface %s cannot be taken over: %s",
+	reason.ConfirmedGone:   "the annotation names %s, which does not exist",
+	reason.ConfirmedAbroad: "the annotation names %s, which is of another network",
+	reason.ConfirmedOurs:   "the annotation names %s, which is one of Nephele's own",
 
-	intent.ReferredAbroad: "rules in the network %s of the account %s refer to the group %s over the peering %s, and would no longer match the interface %s: " +
+	reason.ReferredAbroad: "rules in the network %s of the account %s refer to the group %s over the peering %s, and would no longer match the interface %s: " +
 		"let them name addresses, or give the VM another group instead",
-	intent.NotSelected:    "it belongs to no selected VM",
-	intent.TakeOverShort:  "taking over the interface %s with its present rules: %s",
-	intent.WaitsNarrower:  "the interface %s waits for others to become narrower: %s",
-	intent.WaitsBetween:   "the interface %s waits for others to become narrower, because the state in between does not fit: %s",
-	intent.InterfaceStays: "the interface %s stays as it is: %s",
-	intent.Kept:           "%s; what was last realized of the policy stays in force here",
-	intent.NoInterface:    "the VM has no interface",
-	intent.NoClusterID:    "the controller has no cluster id, so it could not tell its own security groups from others",
+	reason.NotSelected:    "it belongs to no selected VM",
+	reason.TakeOverShort:  "taking over the interface %s with its present rules: %s",
+	reason.WaitsBetween:   "the interface %s waits for others to become narrower, because the state in between does not fit: %s",
+	reason.InterfaceStays: "the interface %s stays as it is: %s",
+	reason.Kept:           "%s; what was last realized of the policy stays in force here",
+	reason.NoInterface:    "the VM has no interface",
+	reason.NoClusterID:    "the controller has no cluster id, so it could not tell its own security groups from others",
 	// A part of a plan may cut what the rest gives.
-	intent.PlannerFault: "a fault of Nephele, please report it; what was enforced stays as it is: %s",
-	intent.TooMuchWork: "nothing is changed, and what is enforced stays as it is: to plan this takes longer than is allowed for one round; " +
+	reason.PlannerFault: "a fault of Nephele, please report it; what was enforced stays as it is: %s",
+	reason.TooMuchWork: "nothing is changed, and what is enforced stays as it is: to plan this takes longer than is allowed for one round; " +
 		"let fewer policies select these VMs, or tell fewer kinds of VMs apart",
-	intent.TooManyKinds: "the policies %s tell %d kinds of VMs apart, and to plan for all of them takes longer than is allowed for one round; " +
+	reason.TooManyKinds: "the policies %s tell %d kinds of VMs apart, and to plan for all of them takes longer than is allowed for one round; " +
 		"let fewer policies select these VMs, or tell fewer kinds of VMs apart",
-	intent.OrderOpposite:   "it and its peers change in opposite directions, and there is no room for the state in between",
-	intent.OrderGroupLater: "it waits for a group that is not there yet",
+	reason.OrderOpposite:   "it and its peers change in opposite directions, and there is no room for the state in between",
+	reason.OrderGroupLater: "it waits for a group that is not there yet",
 
-	intent.FormerAllGone:   "none of its former groups exists any more; it gets the default group of the network, %s",
-	intent.OpaqueDropped:   "the native rules that refer to %s are left out where policies drop part of the same traffic, because its members are not known here",
-	intent.StaysForBlocked: "it stays under control, without policies, until %s can be given back, with which it would lose flows: %s",
-	intent.StaysForUnknown: "it stays under control although no policy applies: rules of its own groups refer to groups, and of %s" +
-		", with which it has to do, nobody knows whether it belongs to them",
-	intent.NotWaiting:     "it is given back without waiting for planned VMs: flows with these may be open or cut for the time of its edit",
-	intent.NeededByGroup:  "it is no longer needed, but cannot be deleted while the group %s refers to it",
-	intent.NeededByHolder: "it is no longer needed, but cannot be deleted while the interface %s holds it",
+	reason.FormerAllGone:   "none of its former groups exists any more; it gets the default group of the network, %s",
+	reason.OpaqueDropped:   "the native rules that refer to %s are left out where policies drop part of the same traffic, because its members are not known here",
+	reason.StaysForBlocked: "it stays under control, without policies, until %s can be given back, with which it would lose flows: %s",
+	reason.StaysForUnread: "it stays under control although no policy applies: rules of its own groups refer to groups, and %s" +
+		", with which it has to do, is of a service that cannot be read, so nobody knows whether it belongs to them",
+	reason.NotWaiting:     "it is given back without waiting for planned VMs: flows with these may be open or cut for the time of its edit",
+	reason.NeededByGroup:  "it is no longer needed, but cannot be deleted while the group %s refers to it",
+	reason.NeededByHolder: "it is no longer needed, but cannot be deleted while the interface %s holds it",
 
-	intent.RejectIsDrop:  "Reject is realized as Drop: security groups cannot answer.",
-	intent.NotControlled: "The interface %s belongs to a service of the cloud and is not controlled.",
+	reason.RejectIsDrop:  "Reject is realized as Drop: security groups cannot answer.",
+	reason.NotControlled: "The interface %s belongs to a service of the cloud and is not controlled.",
 
-	intent.ForClass:         "%s class, interfaces: %d",
-	intent.OnlyDescriptions: "only their descriptions",
-	intent.NoLongerAllowed:  "no longer allowed",
-	intent.RulesNeedless:    "not needed any more",
-	intent.WithFormer:       "with what the former groups allow",
-	intent.NoClass:          "no class needs it",
-	intent.TakeOver:         "take over",
-	intent.TakeOverNative:   "take over with the rules of its own groups, because these refer to groups that others give up",
-	intent.ChangeClass:      "change class",
-	intent.GiveBack:         "give back",
-	intent.Claims:           "policies apply in this network",
-	intent.NothingLeft:      "nothing of ours is left in this network",
-	intent.Remembers:        "remember its groups",
-	intent.Signs:            "sign what it remembers",
-	intent.Restored:         "its groups are restored",
-	intent.SaysInForce:      "which policies are in force",
+	reason.ForClass:         "%s class, interfaces: %d",
+	reason.OnlyDescriptions: "only their descriptions",
+	reason.NoLongerAllowed:  "no longer allowed",
+	reason.RulesNeedless:    "not needed any more",
+	reason.WithFormer:       "with what the former groups allow",
+	reason.NoClass:          "no class needs it",
+	reason.TakeOver:         "take over",
+	reason.TakeOverNative:   "take over with the rules of its own groups, because these refer to groups that others give up",
+	reason.ChangeClass:      "change class",
+	reason.GiveBack:         "give back",
+	reason.Claims:           "policies apply in this network",
+	reason.NothingLeft:      "nothing of ours is left in this network",
+	reason.Remembers:        "remember its groups",
+	reason.Signs:            "sign what it remembers",
+	reason.Restored:         "its groups are restored",
+	reason.SaysInForce:      "which policies are in force",
 
-	intent.TakenOut:    "somebody took the interface out of its group of ours",
-	intent.RuleAdded:   "somebody added the rule: %s",
-	intent.TagsChanged: TagsChanged + "%s",
+	reason.TakenOut:    "somebody took the interface out of its group of ours",
+	reason.RuleAdded:   "somebody added the rule: %s",
+	reason.TagsChanged: TagsChanged + "%s",
 }
 
 // TagsChanged begins the sentence about a group of ours whose tags were changed, before its name.
 const TagsChanged = "somebody changed the tags of our group "
 
 // Of says a reason; nothing if there is none.
-func Of(r *intent.Reason) string {
+func Of(r *reason.Reason) string {
 	if r == nil {
 		return ""
 	}
@@ -125,38 +125,48 @@ func Of(r *intent.Reason) string {
 		return fmt.Sprintf(form, args...)
 	}
 	switch r.Code {
-	case intent.TooManyTags:
+	case reason.TooManyTags:
 		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
 			r.Objects[0], cloud.Counted(r.Numbers[0], "tag"), r.Numbers[1], r.Numbers[2])
-	case intent.RecordGone, intent.RecordUnsigned:
+	case reason.RecordGone, reason.RecordUnsigned:
 		return record(r)
-	case intent.DependentLoses:
+	case reason.DependentLoses:
 		return dependentLoses(r)
-	case intent.FollowNoRoom:
+	case reason.FollowNoRoom:
 		return fmt.Sprintf("the group %s has the tag %s and %s of its own, and no room for %s more, which would name the VMs that give up the group that its rules name: "+
 			"raise the quota of %s per group, or let its rules name addresses", r.Objects[0], cloud.TagFollow, cloud.Counted(r.Numbers[0], "rule"),
 			cloud.Counted(r.Numbers[1], "rule"), cloud.Counted(r.Numbers[2], "rule"))
-	case intent.RulesShort:
+	case reason.RulesShort:
 		return rulesShort(r.Lack)
-	case intent.GroupsShort:
+	case reason.GroupsShort:
 		return fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
 			"a quota of %d groups would do", r.Objects[0], cloud.Counted(r.Numbers[0], "group"), cloud.Counted(r.Numbers[1], "other"), r.Numbers[2], r.Lack.Available, r.Lack.WouldDo)
-	case intent.BetweenGroups:
-		return fmt.Sprintf("the state in between needs %s more than the region has room for", cloud.Counted(r.Numbers[0], "group"))
-	case intent.FormerGone:
+	case reason.FormerGone:
 		return "of its former groups " + strings.Join(r.Objects, ", ") + " no longer exist and cannot be restored"
-	case intent.PutInto:
+	case reason.PutInto:
 		return "somebody put the interface into " + strings.Join(r.Objects, ", ")
-	case intent.TakenApart:
+	case reason.MayPause:
+		return "while that is put right, " + flowOf(r) + " may be cut"
+	case reason.WaitsForWord:
+		return waitsForWord(r)
+	case reason.RecordCuts:
+		return "rules of its own groups allow members of groups, and of interfaces whose record is not believed nobody knows whether they are members: " + flowOf(r) + " is cut"
+	case reason.ByForce:
+		text := "forced by the annotation " + v1alpha1.AnnotationForce + "=" + r.Objects[0]
+		if r.Objects[1] != "" {
+			text += ", set by " + r.Objects[1]
+		}
+		return text
+	case reason.TakenApart:
 		return fmt.Sprintf("%d rules for %s, because %s takes out %s", r.Numbers[0], r.Objects[0], r.Objects[1], cloud.Listed(r.Objects[2:], false))
-	case intent.ProtocolsReduced:
+	case reason.ProtocolsReduced:
 		return protocolsReduced(r.Objects[0])
 	}
-	return order(r)
+	return order(r) + "; \"nephele plan\" tells with which word it goes on all the same"
 }
 
 // All says several reasons, with something between them.
-func All(reasons []*intent.Reason, between string) string {
+func All(reasons []*reason.Reason, between string) string {
 	out := make([]string, len(reasons))
 	for i, r := range reasons {
 		out[i] = Of(r)
@@ -165,24 +175,24 @@ func All(reasons []*intent.Reason, between string) string {
 }
 
 // order says why there is no clean moment for an edit.
-func order(r *intent.Reason) string {
+func order(r *reason.Reason) string {
 	switch r.Code {
-	case intent.OrderLeak:
+	case reason.OrderLeak:
 		return "no order of the changes keeps " + flowOf(r) + " closed, which is allowed neither before nor after"
-	case intent.OrderGap:
+	case reason.OrderGap:
 		return "no order of the changes keeps " + flowOf(r) + " open, which is allowed before and after; a free slot for groups on the interfaces that move would do"
-	case intent.OrderInterface:
+	case reason.OrderInterface:
 		return fmt.Sprintf("the change needs %s on an interface for a moment, and the quota is %d", cloud.Counted(r.Numbers[0], "group"), r.Numbers[1])
-	case intent.OrderRules:
+	case reason.OrderRules:
 		return fmt.Sprintf("the group %s has no room for the old and the new rules together: the change needs %s for a moment, and the quota is %d",
 			r.Objects[0], cloud.Counted(r.Numbers[0], "rule"), r.Numbers[1])
-	case intent.OrderRegion:
+	case reason.OrderRegion:
 		return fmt.Sprintf("the change needs %s in the region for a moment, and the quota is %d", cloud.Counted(r.Numbers[0], "group"), r.Numbers[1])
 	}
 	return string(r.Code)
 }
 
-func flowOf(r *intent.Reason) string {
+func flowOf(r *reason.Reason) string {
 	return fmt.Sprintf("%s %s of %s with %s", r.Flow.Direction, r.Flow.Service, strings.Join(r.Objects, ", "), addresses(r.Flow.Addrs))
 }
 
@@ -195,9 +205,9 @@ func addresses(set addrset.Set) string {
 	return set.Words(most)
 }
 
-func record(r *intent.Reason) string {
+func record(r *reason.Reason) string {
 	state := "not signed by this cluster"
-	if r.Code == intent.RecordGone {
+	if r.Code == reason.RecordGone {
 		state = "gone"
 	}
 	what := "its record of former groups, the tag " + cloud.TagFormer + ", is " + state + "; so it stays under control as it is, until the annotation " + v1alpha1.AnnotationFormerGroups + " of the account says what is to be given back: " +
@@ -208,7 +218,7 @@ func record(r *intent.Reason) string {
 	return what
 }
 
-func dependentLoses(r *intent.Reason) string {
+func dependentLoses(r *reason.Reason) string {
 	holder, dependent, vm, group, lost := r.Objects[0], r.Objects[1], r.Objects[2], r.Objects[3], r.Objects[4]
 	remedy := ""
 	if vm != "" {
@@ -219,16 +229,45 @@ func dependentLoses(r *intent.Reason) string {
 		holder, dependent, group, lost, dependent, Of(r.Because), remedy, holder)
 }
 
+// waitsForWord says what is blocked, and with which word it goes on.
+func waitsForWord(r *reason.Reason) string {
+	const most = 3
+	nics := r.Objects[2:]
+	named := slices.Clone(nics[:min(len(nics), most)])
+	if more := cloud.AndMore(len(nics)-most, "nephele plan"); more != "" {
+		named = append(named, more)
+	}
+	text := "every order of the changes of " + strings.Join(named, ", ") + " would cut or open a flow meanwhile, so all of that stays as it is"
+	if r.Quoted != "" {
+		text += fmt.Sprintf("; the annotation %s is %q, which is of another plan", v1alpha1.AnnotationForce, cloud.Words(r.Quoted))
+	}
+	namespace, name, _ := strings.Cut(r.Objects[0], "/")
+	text += fmt.Sprintf(". It goes on, closing first, with: kubectl annotate cloudprovideraccount %s -n %s %s=%s --overwrite", name, namespace, v1alpha1.AnnotationForce, r.Objects[1])
+	text += " (before a confirmation, which counts for one plan alone)"
+	var cuts []string
+	for m := r.Because; m != nil; m = m.Because {
+		cuts = append(cuts, flowOf(m))
+	}
+	if len(cuts) == 0 {
+		return text
+	}
+	text += ". For a moment that may cut " + strings.Join(cuts, "; ")
+	if r.Numbers[0] > 0 {
+		text += fmt.Sprintf("; and %d more", r.Numbers[0])
+	}
+	return text
+}
+
 // ofAzure says what a limit of a network security group counts.
 var ofAzure = map[string]string{
-	intent.LimitSecurityRules:     "security rule",
-	intent.LimitSources:           "source address prefix",
-	intent.LimitDestinations:      "destination address prefix",
-	intent.LimitApplicationGroups: "application security group",
+	reason.LimitSecurityRules:     "security rule",
+	reason.LimitSources:           "source address prefix",
+	reason.LimitDestinations:      "destination address prefix",
+	reason.LimitApplicationGroups: "application security group",
 }
 
 // rulesShort tells the numbers of a quota of rules.
-func rulesShort(l *intent.Lack) string {
+func rulesShort(l *reason.Lack) string {
 	least := ""
 	if l.AtLeast {
 		least = "at least "
@@ -237,7 +276,7 @@ func rulesShort(l *intent.Lack) string {
 		return fmt.Sprintf("its network security group would need %s%s, and Azure takes at most %d in one and raises that for nobody; "+
 			"blocks of addresses that can be put together need fewer", least, counted(l.Needed, noun), l.Available)
 	}
-	if l.Quota == intent.QuotaGroupsPerInterface {
+	if l.Quota == reason.QuotaGroupsPerInterface {
 		return fmt.Sprintf("needs %s on one interface, and %d are left of the quota", cloud.Counted(l.Needed, "group"), l.Available)
 	}
 	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, cloud.Counted(l.Needed, l.Direction+" rule"), l.Family)

@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
-// Places say where this process stands among those of its cluster, for each account. Run and End
-// belong to one goroutine; the other methods may be called at any time.
+// Places is the place of this process among the processes of its cluster, for each account. Run and
+// End belong to one goroutine; the other methods may be called at any time.
 type Places interface {
 	// Run works until ctx ends, and calls beat whenever presences should look.
 	Run(ctx context.Context, beat func())
@@ -26,7 +26,7 @@ type Places interface {
 	// writes reports whether the process may write to the account, as far as its cluster is
 	// concerned.
 	writes(account string) bool
-	// rules are those of this process.
+	// rules are the rules of this process.
 	rules() tenure.Rules
 }
 

@@ -37,8 +37,8 @@ type View struct {
 	// Provider is nil while the account has none.
 	Provider  cloud.Provider
 	Snapshots map[string]*cloud.Snapshot
-	// TakeOver is the epoch of the instance from which this one is told to take the account
-	// over; empty if it is not.
+	// TakeOver is the epoch of the instance that this one is to replace in the account; empty if
+	// there is none.
 	TakeOver string
 	// OnlyPlanned promises that nothing is written: every VM of the account is in mode plan.
 	OnlyPlanned bool
@@ -48,7 +48,7 @@ type View struct {
 type Metrics interface {
 	// Heartbeat counts a mark that was written, or could not be.
 	Heartbeat(account string, err error)
-	// SoleWriter says whether nobody else keeps us from writing to an account.
+	// SoleWriter reports whether this process is the only writer of an account.
 	SoleWriter(account string, sole bool)
 }
 
@@ -60,7 +60,7 @@ type Metrics interface {
 type Presence struct {
 	Subject
 	g Places
-	// rules are those of this process.
+	// rules are the rules of this process.
 	rules tenure.Rules
 	// kicked has room for one token: there is a reason to look before the time.
 	kicked chan struct{}
@@ -91,7 +91,7 @@ type Presence struct {
 	refused map[string]time.Time
 	failing map[string]string
 	shown   Sole
-	// stopped is what the registrar was told, or told us.
+	// stopped is the stop that was last exchanged with the registrar.
 	stopped string
 }
 
@@ -282,8 +282,8 @@ func (p *Presence) visit(ctx context.Context, acct View, region string, is stand
 	if waiting, barred := p.barred[region]; barred {
 		p.barred[region] = slices.DeleteFunc(waiting, func(id string) bool { _, claimed := marks[id]; return !claimed })
 	}
-	// Who reads that slowly might write over what came meanwhile. But who always does has to go
-	// on: what he writes over is seen by the other one.
+	// A process that reads so slowly might overwrite a mark that came meanwhile. But a process that
+	// is always slow has to go on: the other one sees what it overwrites.
 	hesitate := to.Sub(from) > p.rules.Pause && !p.tenure.Ours(region) && p.slow[region] < mostSlow
 	p.slow[region]++
 	if !hesitate {

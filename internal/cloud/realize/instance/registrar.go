@@ -140,7 +140,7 @@ func (g *registrar) step(ctx context.Context) time.Duration {
 	return g.beats.Beat()
 }
 
-// apply reads the record, and leads if nobody else does.
+// apply reads the record, and leads if no other instance does.
 func (g *registrar) apply(ctx context.Context) time.Duration {
 	soon := min(recordPause, g.beats.Beat())
 	from := g.clock.Now()

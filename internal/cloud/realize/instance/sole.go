@@ -9,7 +9,7 @@ import (
 
 // Sole says whether this instance is the only one that writes to an account.
 type Sole struct {
-	// State is empty if nobody looks.
+	// State is empty while the account is not watched.
 	State tenure.State
 	// Present says whether there is a network that the cluster claims.
 	Present bool

@@ -24,7 +24,7 @@ func note(text string) string {
 	return text
 }
 
-// account returns the account of a report; nil if it is gone and there is nobody to tell.
+// account returns the account of a report; nil if it is gone, and its status cannot be written.
 func (s *Writer) account(ctx context.Context, r Report) (*cloudv1.CloudProviderAccount, error) {
 	ns, name, _ := strings.Cut(r.Account, "/")
 	var account cloudv1.CloudProviderAccount

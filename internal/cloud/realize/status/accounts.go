@@ -28,11 +28,11 @@ type accountStatus struct {
 	// late is a report that is to be written again, not before due.
 	late *repetition
 	due  time.Time
-	// drift is what differs, and untold what is still to be told of it: repairs are quick, and
-	// the report that shows a difference may never be written.
+	// drift is the present difference, and untold the part of it without an event yet: repairs are
+	// quick, and the report that shows a difference may never be written.
 	drift  drifting
 	untold []telling
-	// changes is what is still to be told of changes that were made.
+	// changes holds the changes that were made and have no event yet.
 	changes untoldChanges
 	// shown are the sums of what the objects of the account show, by their entities, and spoilt
 	// is true if one of them shows something else.

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud/realize/brake"
@@ -30,12 +31,15 @@ func isBraked(conditions []metav1.Condition) bool {
 }
 
 // brakedCondition is the condition Braked of an account; nil if there is nothing to say.
-func brakedCondition(b brake.State) *metav1.Condition {
+func brakedCondition(b brake.State, force string) *metav1.Condition {
 	switch {
 	case b.Waiting != nil:
 		text := render.WaitingFor(b.Waiting)
 		if b.Given != "" && b.Given != b.Confirmed {
 			text += fmt.Sprintf(". The annotation %s is %q, which does not confirm this", cloudv1.AnnotationConfirm, shortened(b.Given))
+		}
+		if force != "" {
+			text += fmt.Sprintf(". The annotation %s alone forces nothing of this: it takes both", cloudv1.AnnotationForce)
 		}
 		return &metav1.Condition{Type: cloudv1.ConditionBraked, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonConfirmationNeeded, Message: text}
 	case b.Confirmed != "":
@@ -57,9 +61,13 @@ func shortened(text string) string {
 // writeBrake tells in the condition of the account, and when it begins in an event, what waits for
 // a confirmation, and takes a confirmation away that is used up.
 func (s *Writer) writeBrake(ctx context.Context, a *accountStatus, r Report) error {
-	want := brakedCondition(r.Brake)
+	want := brakedCondition(r.Brake, r.Force)
+	spent := map[string]string{cloudv1.AnnotationConfirm: r.Brake.Spent}
+	if r.ForceSpent {
+		spent[cloudv1.AnnotationForce] = r.Force
+	}
 	before := a.told.braked
-	if r.Brake.Early || before != nil && !*before && want == nil && r.Brake.Spent == "" {
+	if r.Brake.Early || before != nil && !*before && want == nil && r.Brake.Spent == "" && !r.ForceSpent {
 		return nil
 	}
 	key := keyOf(r.Account)
@@ -78,7 +86,7 @@ func (s *Writer) writeBrake(ctx context.Context, a *accountStatus, r Report) err
 				return err
 			}
 		}
-		return s.takeAway(ctx, account, r.Brake.Spent)
+		return s.takeAway(ctx, account, spent)
 	})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -100,13 +108,13 @@ func (s *Writer) writeBrake(ctx context.Context, a *accountStatus, r Report) err
 	return nil
 }
 
-// takeAway removes a confirmation that is used up, unless there is another one by now.
-func (s *Writer) takeAway(ctx context.Context, account *cloudv1.CloudProviderAccount, spent string) error {
-	if spent == "" || account.Annotations[cloudv1.AnnotationConfirm] != spent {
+// takeAway removes annotations whose values are used up, unless there is another one by now.
+func (s *Writer) takeAway(ctx context.Context, account *cloudv1.CloudProviderAccount, spent map[string]string) error {
+	base := account.DeepCopy()
+	maps.DeleteFunc(account.Annotations, func(key, value string) bool { return value != "" && value == spent[key] })
+	if len(account.Annotations) == len(base.Annotations) {
 		return nil
 	}
-	base := account.DeepCopy()
-	delete(account.Annotations, cloudv1.AnnotationConfirm)
 	if err := s.Client.Patch(ctx, account, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}

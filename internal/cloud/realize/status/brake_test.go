@@ -40,8 +40,18 @@ func (d *desk) annotate(hash string) {
 	}
 }
 
+func (d *desk) force(hash string) {
+	d.Helper()
+	account := d.account()
+	account.Annotations[cloudv1.AnnotationForce] = hash
+	if err := d.client.Update(d.Context(), account); err != nil {
+		d.Fatal(err)
+	}
+}
+
 // TestBrakeStatus: what waits is told with the command that confirms it, and no status calls a
 // policy realized meanwhile; a confirmation that is used up is taken away, another one is not.
+// The same goes for the word that forces what is blocked; while something waits it takes both.
 func TestBrakeStatus(t *testing.T) {
 	var conflicts atomic.Int32
 	d := newDesk(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -121,6 +131,21 @@ func TestBrakeStatus(t *testing.T) {
 		}
 		if diff := gocmp.Diff(c.events, d.events()); diff != "" {
 			t.Errorf("%s: events (-want +got):\n%s", c.name, diff)
+		}
+	}
+	d.force("0badc0ffee0badc0")
+	r := report(brake.State{Waiting: waiting}, policy)
+	r.Force = "0badc0ffee0badc0"
+	d.write(r)
+	if c := meta.FindStatusCondition(d.account().Status.Conditions, cloudv1.ConditionBraked); !strings.Contains(c.Message, "nephele.io/force alone forces nothing of this: it takes both") {
+		t.Errorf("%+v", c)
+	}
+	for _, spent := range []bool{false, true} {
+		r := report(brake.State{}, onVM("a", 1, true, ""))
+		r.Force, r.ForceSpent = "0badc0ffee0badc0", spent
+		d.write(r)
+		if _, there := d.account().Annotations[cloudv1.AnnotationForce]; there == spent {
+			t.Errorf("used up %v: the annotations are %v", spent, d.account().Annotations)
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// changesPause is how long after an event about changes of an account the next one may come. What
-// happens meanwhile is told together.
+// changesPause is how long after an event about changes of an account the next one may come.
+// Changes in between share one event.
 const changesPause = 10 * time.Second
 
-// untoldChanges is what was changed in an account since it was told last.
+// untoldChanges holds the changes of an account since its last event.
 type untoldChanges struct {
 	Changes
 	told time.Time
@@ -33,7 +33,7 @@ func (u *untoldChanges) note(r Report) {
 	}
 }
 
-// owesChanges reports whether something is to be told of an account that no further report will
+// owesChanges reports whether changes of an account still need an event that no further report will
 // bring about.
 func (s *Writer) owesChanges(a *accountStatus, r Report) bool {
 	s.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// cutsCondition says what others lose because virtual machines are under control; nil if nobody
-// loses anything.
+// cutsCondition lists the flows that other interfaces lose because virtual machines are under
+// control; nil if there are none.
 func cutsCondition(cuts []plan.Cut, seen map[string]*cloud.Snapshot) *metav1.Condition {
 	if len(cuts) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func cutsCondition(cuts []plan.Cut, seen map[string]*cloud.Snapshot) *metav1.Con
 	return &metav1.Condition{Type: cloudv1.ConditionDependentsCut, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonFlowsLost, Message: strings.Join(parts, "; ")}
 }
 
-// nothing is what was told where there is nothing to say.
+// nothing marks that there was nothing to report.
 const nothing = "nothing"
 
 // writeCuts brings it to the account, and tells in an event when it changes.

@@ -20,8 +20,8 @@ import (
 type drifting struct {
 	// open are the differences that are there, in the order in which they were seen first.
 	open []found
-	// gone are those of the present or last drift that are not there any more, in the order in
-	// which they went.
+	// gone are the findings of the present or last drift that do not exist any more, in the order
+	// in which they went.
 	gone []found
 	// told is the message that was written last; only Start's goroutine uses it.
 	told string
@@ -72,10 +72,10 @@ func findOf(r Report, d plan.Drift, now time.Time) found {
 	return f
 }
 
-// ask asks who did it, unless that is known. Whoever changed the object at another time did
-// something else. The groups of a VM's only interface can also be changed by calls that name the
-// VM. A call with our own credentials counts only if all was well before it: else it is one of ours
-// that came before a restart.
+// ask asks for the author of a change, unless that is known. An author of a change at another time
+// did something else. The groups of a VM's only interface can also be changed by calls that name
+// the VM. A call with our own credentials counts only if all was well before it: else it is one of
+// ours that came before a restart.
 func (s *Writer) ask(account string, f *found) {
 	if s.ChangedBy == nil || f.by.Who != "" {
 		return
@@ -100,7 +100,7 @@ func DriftText(d plan.Drift) string {
 	return out
 }
 
-// String says what, and by whom if that is known.
+// String says what has changed, and the author if that is known.
 func (f found) String() string {
 	out := DriftText(f.Drift)
 	if f.by.Who != "" {

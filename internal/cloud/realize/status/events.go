@@ -29,7 +29,7 @@ const mostTold = 50
 
 // tellPolicies writes the events of a change of the policies of a VM, service or interface: each
 // version of a policy is reported once as realized, and whenever it begins to fail or fails for
-// another reason. That a VM is released is told when nothing waits for a confirmation any more.
+// another reason. The release of a VM is reported when nothing waits for a confirmation any more.
 func (s *Writer) tellPolicies(a *accountStatus, on subject, conditions []metav1.Condition, before, after []cloudv1.AppliedPolicy) {
 	known := map[types.UID]cloudv1.AppliedPolicy{}
 	for _, p := range before {
@@ -86,7 +86,7 @@ func (s *Writer) say(a *accountStatus, on subject, kind, reason, text string) {
 	s.Events.Eventf(on.Object, nil, kind, reason, "Realize", "%s", note(text))
 }
 
-// sumUp tells the account what was not told of each VM.
+// sumUp reports on the account what was not reported on each VM.
 func (s *Writer) sumUp(ctx context.Context, a *accountStatus, r Report) error {
 	most := slices.Max(append(slices.Collect(maps.Values(a.told.chorus)), 0))
 	if most <= mostTold {

@@ -24,7 +24,7 @@ type guards struct {
 	atLeast bool
 }
 
-// guardsOf counts the VMs of a report; those of selectors are added by the caller.
+// guardsOf counts the VMs of a report; the caller adds the VMs of selectors.
 func guardsOf(r Report) *guards {
 	out := &guards{bySelector: map[client.ObjectKey]int32{}}
 	for _, vm := range r.Result.VMs {
@@ -58,8 +58,7 @@ func (s *Writer) writeGuards(ctx context.Context, a *accountStatus, r Report, g 
 	account := &cloudv1.CloudProviderAccount{}
 	account.Namespace, account.Name = namespace, name
 	if g.equal(a.told.guarded) {
-		// An account of the same name may have come in the place of the one that was told
-		// of.
+		// The account that was reported on may have been replaced by another one of the same name.
 		err := s.Client.Get(ctx, client.ObjectKeyFromObject(account), account)
 		if err != nil || account.Status.GuardedVMs != nil {
 			return client.IgnoreNotFound(err)

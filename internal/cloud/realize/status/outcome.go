@@ -30,8 +30,9 @@ type Outcome struct {
 var outcomeKinds = []string{cloudv1.ConditionRealized, cloudv1.ConditionBreakGlass, cloudv1.ConditionPlanned, cloudv1.ConditionRecordsSigned,
 	cloudv1.ConditionAgented, cloudv1.ConditionObstructed, cloudv1.ConditionFormerGroupsDeleted}
 
-// Outcome is what the report says of one VM, or of what the word says it is. Outlooks are those of
-// Would, and before is what the object shows; the conditions of the result have no times.
+// Outcome is the part of the report about one VM, or about the object that the word names. outlooks
+// are the outlooks of Would, and before is what the object shows; the conditions of the result have
+// no times.
 func (r Report) Outcome(vm plan.VMStatus, word string, outlooks map[plan.VMRef]render.Outlook, before Outcome) Outcome {
 	out := Outcome{Policies: r.applied(vm, before.Policies)}
 	var cond metav1.Condition
@@ -63,8 +64,8 @@ func (o Outcome) bring(conditions *[]metav1.Condition) (changed bool) {
 }
 
 // applied is the part of a VirtualMachine's status that says which policies apply, sorted by kind,
-// namespace and name. Of a VM that was never read, what a former process has said before stays:
-// nobody knows better.
+// namespace and name. For a VM that was never read, the report of a former process stays, because
+// nothing better is known.
 func (r Report) applied(vm plan.VMStatus, before []cloudv1.AppliedPolicy) []cloudv1.AppliedPolicy {
 	var out []cloudv1.AppliedPolicy
 	for _, p := range vm.Policies {

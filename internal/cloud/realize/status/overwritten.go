@@ -19,10 +19,9 @@ import (
 // not keep us busy.
 const correctPause = time.Second
 
-// Changed tells of a VirtualMachine, CloudNativeService or NetworkInterface as it is now. If it
-// does not show what was written into its status, the last report of its account is brought to the
-// objects again. It may be called at any time and by anyone who watches the objects; it does not
-// block.
+// Changed reports a VirtualMachine, CloudNativeService or NetworkInterface as it is now. If it does
+// not show what was written into its status, the last report of its account is written again. It
+// may be called at any time and by any watcher of the objects; it does not block.
 func (s *Writer) Changed(obj client.Object) {
 	on, is := subjectOf(obj)
 	if !is {

@@ -22,7 +22,7 @@ func recordsCondition(r Report) *metav1.Condition {
 		c.Reason = cloudv1.ReasonNotBelieved
 		var parts []string
 		for _, u := range records.Unproven[:min(len(records.Unproven), maxTold)] {
-			// Whoever confirms what it had before needs the whole id.
+			// A user that confirms what it had before needs the whole id.
 			who := u.Region + " " + u.Interface
 			if name := r.Seen[u.Region].Called(u.Interface); name != cloud.ShortIDs(u.Interface) {
 				who += " of " + name

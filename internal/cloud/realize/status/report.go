@@ -47,6 +47,10 @@ type Report struct {
 	Blocked map[plan.InterfaceKey]string
 	// Brake is what the account's brake does.
 	Brake brake.State
+	// Force is the hash of a blocked plan that somebody wants to go on; ForceSpent is set if
+	// nothing is blocked any more.
+	Force      string
+	ForceSpent bool
 	// NotSigned is true if records of former groups were neither signed nor checked, because
 	// the account's rights do not allow it.
 	NotSigned bool

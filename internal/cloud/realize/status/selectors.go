@@ -21,7 +21,7 @@ import (
 
 // modeNews is what a report says of the modes of some VMs.
 type modeNews struct {
-	// outlooks are those of the planned VMs.
+	// outlooks are the outlooks of the planned VMs.
 	outlooks []render.Outlook
 	// broken are the VMs that break-glass releases, with who says so, and free how many of them
 	// nothing of ours holds any more.

@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// subject is an object that stands for what policies apply to, of whichever kind, with the part of
-// its status that Writer owns.
+// subject is the object that policies apply to, of any of the three kinds, with the part of its
+// status that Writer owns.
 type subject struct {
 	client.Object
 	// word is what people call it in a sentence.
@@ -36,7 +36,7 @@ func subjectOf(obj client.Object) (subject, bool) {
 	return subject{}, false
 }
 
-// subjectBehind returns an empty object of the kind that an entity stands for, with its name.
+// subjectBehind returns an empty object of the kind that an entity represents, with its name.
 func subjectBehind(ref plan.EntityRef) subject {
 	for _, obj := range []client.Object{&cloudv1.CloudNativeService{}, &cloudv1.NetworkInterface{}} {
 		on, _ := subjectOf(obj)
@@ -52,7 +52,7 @@ func subjectBehind(ref plan.EntityRef) subject {
 	return on
 }
 
-// ref names the entity that stands for the subject.
+// ref names the entity that represents the subject.
 func (on subject) ref() plan.EntityRef {
 	return plan.EntityRef{Namespace: on.GetNamespace(), Name: on.entity + on.GetName()}
 }

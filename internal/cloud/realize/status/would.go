@@ -11,7 +11,7 @@ import (
 
 // wouldBecome says what would become of a policy on the VMs in mode plan if they were enforced.
 type wouldBecome struct {
-	// known is false while nobody has computed it.
+	// known is false until it was computed.
 	known             bool
 	enforced, refused int
 	// why is the first reason of a refusal.

@@ -154,8 +154,8 @@ func (s *Writer) take(account string) (*accountStatus, *repetition, time.Duratio
 	return a, next, 0
 }
 
-// part forgets what was told of an account that is another process's now: when it comes back, what
-// its objects say is what that one has told.
+// part forgets what was reported on an account that another process has now: when the account comes
+// back, its objects show what that process has reported.
 func (s *Writer) part(account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,9 +1,8 @@
 // Package ipfix writes flows as messages of IPFIX (RFC 7011), with the elements of IANA and of
 // Antrea's flow exporter (enterprise number 56506), so that collectors for Antrea work unchanged.
 //
-// It owns the two templates, of IPv4 and of IPv6, and the encoding. A record is about connections
-// that differ in their source ports alone: sourceTransportPort is 0, and deltaFlowCount says how
-// many they are.
+// It owns the two templates, of IPv4 and of IPv6, and the encoding. A record sums connections that
+// differ only in their source ports: sourceTransportPort is 0, and deltaFlowCount is their number.
 //
 // Everything is pure: no I/O, no clock, no goroutines.
 package ipfix

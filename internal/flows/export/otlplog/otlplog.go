@@ -1,7 +1,7 @@
 // Package otlplog writes flows as log records of OpenTelemetry.
 //
-// It owns which attributes a record has: those of OpenTelemetry's conventions where there are some
-// (source, destination, network), and else our own, which begin with "nephele.".
+// It owns the attributes of a record: attributes of OpenTelemetry's conventions where there are
+// some (source, destination, network), else our own, which begin with "nephele.".
 //
 // Everything is pure: no I/O, no clock, no goroutines.
 package otlplog

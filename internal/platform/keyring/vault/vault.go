@@ -1,8 +1,8 @@
 // Package vault keeps lists of keys in Secrets.
 //
-// A Place says where in a Secret a list is. The package promises that a list is written in one
-// step, and that a key that somebody else has put there is never overwritten. It keeps nothing, and
-// everything may be used from anywhere.
+// A Place is where in a Secret a list is. The package promises that a list is written in one step,
+// and that a key of another writer is never overwritten. It keeps nothing, and everything may be
+// used from anywhere.
 package vault
 
 import (

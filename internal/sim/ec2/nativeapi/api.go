@@ -108,7 +108,7 @@ func Throttled(service string) *aws.Error {
 // route is one REST action: method and path, in which {Name} is a parameter.
 type route struct{ service, method, path, action string }
 
-// routes are those of the EFS and Lambda API references. It is never written to.
+// routes are the routes of the EFS and Lambda API references. It is never written to.
 var routes = []route{
 	{EFS, http.MethodGet, "/2015-02-01/file-systems", "DescribeFileSystems"},
 	{EFS, http.MethodGet, "/2015-02-01/mount-targets", "DescribeMountTargets"},

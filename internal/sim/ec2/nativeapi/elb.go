@@ -123,7 +123,7 @@ func describeLoadBalancers(c *Call) (Answer, error) {
 			list("AvailabilityZones", "member", s.Subnets, func(subnet string) []wire.Element {
 				return []wire.Element{wire.Text("ZoneName", zones[subnet].Name), wire.Text("SubnetId", subnet),
 					list("LoadBalancerAddresses", "member", s.Nodes, func(n native.Node) []wire.Element {
-						// Only fixed addresses of network load balancers are told here.
+						// Only fixed addresses of network load balancers are reported here.
 						if n.SubnetID != subnet || s.Kind != native.NetBalancer || !n.Addr.IsValid() {
 							return nil
 						}

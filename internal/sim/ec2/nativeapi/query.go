@@ -52,7 +52,7 @@ func pageOf(c *Call, all []native.Service, name string, write func(native.Servic
 }
 
 // setGroups sets the groups that a Modify action names, if it names any. part refuses them of a
-// member, whose groups are those of the whole; nil where there are no members.
+// member, whose groups are the groups of the whole; nil where there are no members.
 func (c *Call) setGroups(ref native.Ref, param string, part func(native.Service) error, refusal func(native.Kind, error) error) (native.Service, error) {
 	if err := c.immediately(); err != nil {
 		return native.Service{}, err

@@ -58,7 +58,7 @@ type Tags[T any] func(T) map[string]string
 
 // Select returns the objects that match all filters, in their given order. tags may be nil for
 // objects that cannot be selected by tag. The error is a *FilterError that names the first filter
-// nobody knows.
+// no one knows.
 func Select[T any](objects []T, filters []Filter, known Attributes[T], tags Tags[T]) ([]T, error) {
 	get := make([]func(T) []string, len(filters))
 	for i, f := range filters {
@@ -122,7 +122,7 @@ func tagValues[T any](name string, tags Tags[T]) func(T) []string {
 	return nil
 }
 
-// Match reports whether the whole of s matches the pattern: '*' stands for any text, '?' for one
+// Match reports whether the whole of s matches the pattern: '*' represents any text, '?' for one
 // character, and a backslash takes the meaning from the character after it. Letters are compared
 // with their case.
 func Match(pattern, s string) bool {

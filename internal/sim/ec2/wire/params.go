@@ -186,7 +186,7 @@ func (p Params) indices() []string {
 	return out
 }
 
-// Unread returns the full names of all parameters that were sent and that nobody has asked for,
+// Unread returns the full names of all parameters that were sent and that no one has asked for,
 // sorted.
 func (p Params) Unread() []string {
 	var out []string

@@ -1,8 +1,6 @@
-// Package register keeps the record in which the instances of one cluster leave word to one
-// another.
-//
-// It promises that nobody writes over what he has not read: every Store names the version that it
-// replaces. A Register may be used by one goroutine at a time.
+// Package register keeps the record by which the instances of one cluster inform one another. It
+// promises that no instance overwrites a version that it has not read: every Store names the
+// version that it replaces. A Register may be used by one goroutine at a time.
 package register
 
 import (
@@ -12,9 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
-// Register is where the record is kept: the cluster's own API, or what stands for it in tests.
+// Register is where the record is kept: the cluster's own API, or its replacement in tests.
 type Register interface {
-	// Load returns the record and its version. A record that nobody has stored yet is empty.
+	// Load returns the record and its version. A record that was never stored is empty.
 	Load(ctx context.Context) (tenure.Record, string, error)
 	// Store puts a record in the place of the version that Load or Store has returned last, and
 	// returns the new version. Its error is ErrOvertaken if the record is another by now.

@@ -1,0 +1,12 @@
+package admission
+
+import "context"
+
+// NewAsking returns what lets those share an answer who ask by it at the same time.
+func NewAsking(look func() error) (ask func(context.Context) error) {
+	s := &asking{turn: make(chan struct{}, 1)}
+	return func(ctx context.Context) error {
+		_, err := s.ask(ctx, func(context.Context) (*moment, error) { return nil, look() })
+		return err
+	}
+}
