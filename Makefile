@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim build-agent build-cni deb image release audit fips demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures curve agent-figures az matrix worlds cluster clean
+.PHONY: help build build-slim build-agent build-cni deb image release audit fips demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures curve agent-figures network-figures az matrix worlds cluster clean
 
 # What is compiled does not name the directory that it was compiled in, so all clones and worktrees
 # share one build cache.
@@ -140,6 +140,9 @@ figures: ## Measure building and starting bin/nephele, and write it into docs/re
 
 agent-figures: ## Measure the agent of hosts and what flows take, as root, and write it into docs/reference/figures.md (ONLY=regexp; 10 minutes)
 	@hack/figures.sh agent
+
+network-figures: ## Measure the network of Nodes, as root, and write it into docs/reference/figures.md (ONLY=regexp; 5 minutes)
+	@hack/figures.sh network
 
 PROXIES ?= nftables,iptables
 NETWORKS ?= encap,encap+services,noEncap+services

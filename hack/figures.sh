@@ -5,6 +5,7 @@
 #                                 not compile everything anew, which takes minutes
 #        hack/figures.sh agent    what the agent of hosts takes, and flows; as root; ONLY=regexp
 #                                 measures these benchmarks only
+#        hack/figures.sh network  what the network of Nodes takes; the same
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -51,6 +52,13 @@ if [[ ${1:-} == agent ]]; then
 	bench ./internal/agent BenchmarkAgentPolicies && row "one policy changes, the same" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
 	bench ./internal/agent/nft/kernel BenchmarkNewConnections && row "new connections with 4,000 rules of 1,000 policies, of the rate without: by the clock; by processor time" "$(metric 1000-policies-%) %; $(metric 1000-policies-cpu-%) %"
 	bench ./internal/agent/traffic BenchmarkNewConnections && row "connections recorded for \`nephele flows\`: rate, of that without; processor time of each; lost" "$(metric conn/s) a second, $(metric %-of-none) %; $(metric cpu-us/conn 1) us; $(metric lost)"
+	bench ./internal/controller BenchmarkWhatIf && row "what a change would cut or open of ten million rows of flows; a row on disk" "$(metric s-whole 1) s, $(metric cpu-s 1) s of processor time; $(metric bytes/row 1) bytes"
+	bench ./internal/cloud/aws/flowlog BenchmarkText && row "records of a VPC flow log read as text, on one processor" "$(metric records/s) a second"
+	exit 0
+fi
+
+if [[ ${1:-} == network ]]; then
+	row "the network of Nodes measured on" "$(nproc) processors, $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), $(go env GOVERSION), at a load of $(load)"
 	if bench ./internal/agent BenchmarkNetwork; then
 		row "between Pods of a Node, of two links and routes: bytes; new connections" "$(metric node-bytes-%) %; $(metric node-connections-%) %"
 		row "between Pods of two Nodes, of a VXLAN device made by hand: bytes; new connections" "$(metric between-bytes-%) %; $(metric between-connections-%) %"
@@ -65,8 +73,6 @@ if [[ ${1:-} == agent ]]; then
 	bench ./internal/agent/nft/kernel "BenchmarkServices/all_of_10000" && row "10,000 Services of two endpoints each from nothing" "$(metric ns/op | awk '{ printf "%.1f", $1 / 1e9 }') s"
 	bench ./internal/agent/nft/kernel "BenchmarkServices/all_of_45000" && row "45,000 of them" "$(metric ns/op | awk '{ printf "%.1f", $1 / 1e9 }') s"
 	bench ./internal/agent BenchmarkAgentServices && row "one of their endpoints changes with 10,000 Services, from the event to the kernel: by the clock; time of the agent's thread" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
-	bench ./internal/controller BenchmarkWhatIf && row "what a change would cut or open of ten million rows of flows; a row on disk" "$(metric s-whole 1) s, $(metric cpu-s 1) s of processor time; $(metric bytes/row 1) bytes"
-	bench ./internal/cloud/aws/flowlog BenchmarkText && row "records of a VPC flow log read as text, on one processor" "$(metric records/s) a second"
 	exit 0
 fi
 

@@ -251,9 +251,7 @@ func BenchmarkKnownNodes(b *testing.B) {
 		}
 		n, begun, busy := s.nodes[0], time.Now(), busyTime(b)
 		n.serve()
-		for n.agent.Status().Network.Tunnels < many {
-			time.Sleep(time.Millisecond)
-		}
+		n.eventually("all Nodes are in the kernel", func() bool { return n.agent.Status().Network.Tunnels == many })
 		b.ReportMetric(time.Since(begun).Seconds(), "s")
 		b.ReportMetric((busyTime(b) - busy).Seconds(), "cpu-s")
 		device, err := n.host.Handle.LinkByName(network.Device)

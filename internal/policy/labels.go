@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -47,38 +46,10 @@ type labelTable struct {
 	scratch []byte
 	pairs   []label
 	slabs   *slabs
-	// lately are sets of Pods that were asked for lately, each at the place that its map gives it.
-	lately *[64]latelySet
-}
-
-// latelySet is a set with what it was made from. A set without users is in no table any more.
-type latelySet struct {
-	from  map[string]string
-	extra label
-	set   *labelSet
 }
 
 // acquire returns the set with these labels and, if extra.key is not empty, this one more.
 func (t *labelTable) acquire(labels map[string]string, extra label) *labelSet {
-	// Informers give Pods with the same labels the same map, which spares a look at what it says.
-	if extra.key == "" || len(labels) == 0 {
-		return t.find(labels, extra)
-	}
-	place := reflect.ValueOf(labels).Pointer()
-	if t.lately == nil {
-		t.lately = new([64]latelySet)
-	}
-	at := &t.lately[place>>5%uintptr(len(t.lately))]
-	if at.set != nil && at.set.refs > 0 && at.extra == extra && reflect.ValueOf(at.from).Pointer() == place {
-		at.set.refs++
-		return at.set
-	}
-	*at = latelySet{labels, extra, t.find(labels, extra)}
-	return at.set
-}
-
-// find is acquire by what the labels say.
-func (t *labelTable) find(labels map[string]string, extra label) *labelSet {
 	t.pairs = t.pairs[:0]
 	for k, v := range labels {
 		if k != extra.key || extra.key == "" {
