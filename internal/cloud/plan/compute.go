@@ -78,12 +78,19 @@ func Apart(regions []Region, entities, services map[EntityRef]VMRef) []Region {
 	return out
 }
 
-// planOrForce is plan, and once more if what is blocked is the plan that somebody wants to go on.
+// planOrForce is plan, and once more if what is blocked is the plan that somebody wants to go on. It
+// goes on only in networks where the word leads to what is wanted: to close something on a way that
+// ends before that would be undone by the next plan, and done again by the one after it.
 func (c *planning) planOrForce() *Result {
 	out, forced := c.plan()
-	if in := c.account.In; forced != nil && in.Forced == nil {
-		in.Forced = forced
-		out, _ = newPlanning(in, c.lower, c.late).plan()
+	for in := c.account.In; in.Forced == nil && len(forced) > 0; {
+		on := in
+		on.Forced = forced
+		c := newPlanning(on, c.lower, c.late)
+		forcedOut, _ := c.plan()
+		if !c.stopShort(forced) {
+			return forcedOut
+		}
 	}
 	return out
 }

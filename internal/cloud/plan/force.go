@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -20,11 +21,6 @@ import (
 type stuck struct {
 	nic    *guard.NIC
 	misses []*reason.Reason
-}
-
-// forced reports whether an interface may miss flows on the way.
-func (s *regional) forced(n *guard.NIC) bool {
-	return s.account.In.Forced[intent.InterfaceKey{Region: s.region.Snap.Region, ID: n.ID}]
 }
 
 // stick takes note of a blocked interface, before it is frozen.
@@ -60,6 +56,20 @@ func (c *planning) blockedPlan(revision string) (hash string, nics map[intent.In
 		return "", nil
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8]), nics
+}
+
+// stopShort takes out of the forced interfaces those in whose networks something is blocked all the
+// same. It reports whether there are any.
+func (c *planning) stopShort(forced map[intent.InterfaceKey]bool) bool {
+	all := len(forced)
+	for _, s := range c.regions {
+		for _, v := range s.order.Blocked {
+			maps.DeleteFunc(forced, func(k intent.InterfaceKey, _ bool) bool {
+				return k.Region == s.region.Snap.Region && s.byID[k.ID].NetworkID == v.Network
+			})
+		}
+	}
+	return len(forced) < all
 }
 
 // WaitsForWord reports whether something is blocked until somebody gives a word.

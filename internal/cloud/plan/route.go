@@ -46,7 +46,7 @@ func (s *regional) newChange(revision string) transition.Change {
 		change.Urgent[st.Op.Target] = true
 	}
 	for _, n := range s.guard.NICs {
-		if groups := s.region.PutInto(n.NIC); len(groups) > 0 || s.forced(n) {
+		if groups := s.region.PutInto(n.NIC); len(groups) > 0 || s.guard.Forced(n) {
 			change.Pausing[n.ID] = groups
 		}
 	}

@@ -187,13 +187,18 @@ func (s *States) WantedNow(n *NIC) [2]flow.Permit {
 	want, held := s.Wanted(n), s.Held(n)
 	for i := range 2 {
 		switch {
-		case held[i] && s.Account.In.Forced[intent.InterfaceKey{Region: s.Region.Snap.Region, ID: n.ID}]:
+		case held[i] && s.Forced(n):
 			want[i] = flow.Permit{} // which fits
 		case held[i]:
 			want[i] = s.Account.Recall.Kept(want[i].Intersect(s.Region.Actual(n.GroupIDs, n.Network)[i]))
 		}
 	}
 	return want
+}
+
+// Forced reports whether an interface may miss flows on the way: somebody has said so.
+func (s *States) Forced(n *NIC) bool {
+	return s.Account.In.Forced[intent.InterfaceKey{Region: s.Region.Snap.Region, ID: n.ID}]
 }
 
 // Held are the directions in which an interface allows for now no more than it does already. For

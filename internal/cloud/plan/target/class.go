@@ -124,11 +124,14 @@ func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) (key, labe
 }
 
 // heldKey tells interfaces of a class apart that are held at what they allow now; empty for those
-// that are not.
+// that are not. Those that are closed for a while need not be told apart by what they hold.
 func (s *Target) heldKey(n *guard.NIC) string {
 	held := s.Guard.Held(n)
-	if held == [2]bool{} || n.Frozen() != nil || n.State == guard.Member {
+	switch {
+	case held == [2]bool{} || n.Frozen() != nil || n.State == guard.Member:
 		return ""
+	case s.Guard.Forced(n):
+		return fmt.Sprintf("|closed %v", held)
 	}
 	return fmt.Sprintf("|held %v %s", held, strings.Join(n.GroupIDs, " "))
 }
