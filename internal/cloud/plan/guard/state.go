@@ -3,6 +3,7 @@ package guard
 import (
 	"slices"
 
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
@@ -81,7 +82,7 @@ func (s *States) DecideStates() {
 				n.State = Guarded
 			}
 		}
-		again = s.guardDependents() || s.spareReferred()
+		again = s.guardDependents() || s.spareReferred() || s.keepForUnread()
 	}
 	s.decideMembers()
 }
@@ -113,27 +114,39 @@ func (s *States) findBeside() {
 }
 
 func (s *States) wantsGuard(n *NIC) bool {
-	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || !n.Native() || s.needsUnread(n)
+	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || !n.Native()
 }
 
-// needsUnread reports whether an interface that no policy applies to any more would lose something
-// with interfaces of unread services if it was given back: its own groups do not allow by
-// themselves what it allows now.
-func (s *States) needsUnread(n *NIC) bool {
-	if len(s.Region.OfUnread) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !n.Native() {
-		return false
-	}
-	if kept, _ := s.Region.KeptKey(n.NIC); kept == "" {
-		return false
-	}
-	with := s.Region.Decided(n.NIC, nil, "")
-	for i, d := range flow.Directions() {
-		if len(with[i].Minus(s.Region.Flatten(n.NIC, d, nil, flow.Permit{}))) > 0 {
-			s.Region.Note(n.ID, reason.Why(reason.StaysForUnread, s.Region.OfUnread[0].ID))
-			return true
+// Loses finds what an interface allows now of what its own groups decide, with some addresses, and
+// will not allow any more; false if that is nothing.
+func (s *States) Loses(n *NIC, with addrset.Set) (lost *reason.Flow, any bool) {
+	open, wanted := n.Open(), s.Wanted(n)
+	for i, is := range s.Region.Actual(n.GroupIDs, n.Network) {
+		for _, g := range is.Without(wanted[i]).Grants {
+			if cut := g.All.Intersect(with); open[i] && !cut.Empty() {
+				return &reason.Flow{Direction: flow.Directions()[i], Service: g.Service, Addrs: cut}, true
+			}
 		}
 	}
-	return false
+	return nil, false
+}
+
+// keepForUnread has interfaces stay as they are whose own groups let through what nobody knows to be
+// theirs, because the service at the other end cannot be read. It reports whether there are any.
+func (s *States) keepForUnread() (found bool) {
+	if len(s.Region.OfUnread) == 0 {
+		return false
+	}
+	unread := slices.DeleteFunc(slices.Clone(s.NICs), func(n *NIC) bool { return !slices.Contains(s.Region.OfUnread, n.NIC) })
+	for _, n := range s.NICs {
+		if n.frozen != nil || n.VM == nil || n.Released != nil || !n.Taken() {
+			continue
+		}
+		if _, loses := s.Loses(n, AddressesOf(unread, n.Network)); loses {
+			n.frozen, found = reason.Why(reason.StaysForUnread, unread[0].ID), true
+		}
+	}
+	return found
 }
 
 // decideMembers decides which unguarded interfaces get a group by which the rules of others refer

@@ -10,15 +10,12 @@ import (
 )
 
 // Flatten turns rules, in the order of evaluation, into what an interface allows in a direction. If
-// none of them isolates it, its former groups, and what is kept beside them, decide what they
-// leave.
-func (s *Region) Flatten(n *NIC, d cloud.Direction, rules []*Bound, kept flow.Permit) flow.Permit {
+// none of them isolates it, its former groups decide what they leave.
+func (s *Region) Flatten(n *NIC, d cloud.Direction, rules []*Bound) flow.Permit {
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r *Bound) bool { return r.Direction != d })
 	var native []cloud.Rule
 	if OpenUnder(rules)[flow.Index(d)] {
 		native = s.GroupRules(n.Former, d)
-	} else {
-		kept = flow.Permit{}
 	}
 	var services []flow.Service
 	for _, r := range rules {
@@ -27,14 +24,8 @@ func (s *Region) Flatten(n *NIC, d cloud.Direction, rules []*Bound, kept flow.Pe
 	for _, r := range native {
 		services = append(services, flow.ServiceOf(r.Match))
 	}
-	for _, g := range kept.Grants {
-		services = append(services, g.Service)
-	}
 	cells := flow.Partition(services)
 	open := s.Evaluate(s.spelled(native, rules, cells, n.Network), n.Network, func(p cloud.Peer) addrset.Set { return s.FormerAddrs(p.GroupID, n.Network) })
-	if len(kept.Grants) > 0 {
-		open = open.Union(kept)
-	}
 	var out flow.Permit
 	for _, cell := range cells {
 		s.Account.MayStop()

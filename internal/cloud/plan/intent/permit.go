@@ -17,14 +17,12 @@ import (
 func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit {
 	key := n.Network.ID + "|" + profile
 	if OpenUnder(rules) != [2]bool{} {
-		kept, _ := s.KeptKey(n)
-		key += "|" + strings.Join(n.Former, " ") + kept
+		key += "|" + strings.Join(n.Former, " ")
 	}
 	return s.decided.Get(key, func() (out [2]flow.Permit) {
 		s.Account.Recall.Trim()
-		kept := s.kept(n)
 		for i, d := range flow.Directions() {
-			out[i] = s.Account.Recall.Kept(s.Flatten(n, d, rules, kept[i]))
+			out[i] = s.Account.Recall.Kept(s.Flatten(n, d, rules))
 		}
 		return out
 	})

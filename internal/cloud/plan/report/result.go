@@ -305,24 +305,12 @@ func (s *reporter) unrecognized() func(*guard.NIC) *reason.Reason {
 		if len(unknown) == 0 || !n.Taken() || n.Unproven != nil || n.Frozen() != nil {
 			return nil
 		}
-		open, wanted := n.Open(), s.guard.Wanted(n)
 		set := addrs.Get(n.Network, func() addrset.Set { return guard.AddressesOf(unknown, n.Network) })
-		for i, is := range s.region.Actual(n.GroupIDs, n.Network) {
-			for _, g := range is.Without(wanted[i]).Grants {
-				if cut := g.All.Intersect(set); open[i] && !cut.Empty() {
-					return flowReason(reason.RecordCuts, n, i, g.Service, cut)
-				}
-			}
+		if lost, any := s.guard.Loses(n, set); any {
+			return &reason.Reason{Code: reason.RecordCuts, Objects: []string{n.ID}, Flow: lost}
 		}
 		return nil
 	}
-}
-
-// flowReason is a reason about a flow of an interface.
-func flowReason(code reason.Code, n *guard.NIC, direction int, service flow.Service, addrs addrset.Set) *reason.Reason {
-	out := reason.Why(code, n.ID)
-	out.Flow = &reason.Flow{Direction: flow.Directions()[direction], Service: service, Addrs: addrs}
-	return out
 }
 
 // pauses is what an interface may be denied while it leaves groups that somebody has put it into,
@@ -333,7 +321,7 @@ func (s *reporter) pauses(n *guard.NIC, extra []string) *reason.Reason {
 	for i, is := range s.region.Actual(n.GroupIDs, n.Network) {
 		for _, g := range wanted[i].Intersect(is).Without(without[i]).Grants {
 			if !g.All.Empty() {
-				return flowReason(reason.MayPause, n, i, g.Service, g.All)
+				return &reason.Reason{Code: reason.MayPause, Objects: []string{n.ID}, Flow: &reason.Flow{Direction: flow.Directions()[i], Service: g.Service, Addrs: g.All}}
 			}
 		}
 	}

@@ -116,10 +116,6 @@ func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) (key, labe
 	}
 	meaning := s.Region.NativeMeaning(n.Former, open)
 	key, label = b.String()+"|"+meaning, b.String()+"|"+intent.ShortMark(meaning)
-	if open[0] || open[1] {
-		kept, short := s.Region.KeptKey(n.NIC)
-		key, label = key+kept, label+short
-	}
 	return key, label
 }
 

@@ -69,8 +69,7 @@ var sentences = map[reason.Code]string{
 	reason.FormerAllGone:   "none of its former groups exists any more; it gets the default group of the network, %s",
 	reason.OpaqueDropped:   "the native rules that refer to %s are left out where policies drop part of the same traffic, because its members are not known here",
 	reason.StaysForBlocked: "it stays under control, without policies, until %s can be given back, with which it would lose flows: %s",
-	reason.StaysForUnread: "it stays under control although no policy applies: rules of its own groups refer to groups, and %s" +
-		", with which it has to do, is of a service that cannot be read, so nobody knows whether it belongs to them",
+	reason.StaysForUnread: "rules of its own groups refer to groups, and %s is of a service that cannot be read, so nobody knows whether it belongs to them",
 	reason.NotWaiting:     "it is given back without waiting for planned VMs: flows with these may be open or cut for the time of its edit",
 	reason.NeededByGroup:  "it is no longer needed, but cannot be deleted while the group %s refers to it",
 	reason.NeededByHolder: "it is no longer needed, but cannot be deleted while the interface %s holds it",
