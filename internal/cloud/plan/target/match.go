@@ -25,8 +25,8 @@ type matcher struct {
 }
 
 // matchGroups gives every class the existing groups it goes on using: the one that most of its
-// interfaces hold, or one that nobody holds and that was made for exactly this class, and the
-// spilled ones that its interfaces hold. For those that nobody holds see spare.
+// interfaces hold, or one that nobody holds and that was made for exactly this class, and spilled
+// ones in the same way.
 func (s *matcher) matchGroups() {
 	taken := map[string]bool{}
 	var first, spilled []match
@@ -122,9 +122,10 @@ func (s *matcher) candidates(c *form.Class, first, spilled []match) (_, _ []matc
 			if kind == form.KindMembers && made {
 				first = append(first, m)
 			}
-		case kind == cloud.KindClass && (held || made && len(s.byHeld[g.ID]) == 0):
+		case !held && (!made || len(s.byHeld[g.ID]) > 0):
+		case kind == cloud.KindClass:
 			first = append(first, m)
-		case kind == form.KindSpill && c.State == guard.Guarded && held:
+		case kind == form.KindSpill && c.State == guard.Guarded:
 			spilled = append(spilled, m)
 		}
 	}
@@ -159,10 +160,6 @@ func (s *matcher) addGroup(c *form.Class, rules []cloud.Rule) {
 	g := &form.Group{Class: c, Rules: rules}
 	if i < len(c.Existing) {
 		g.Existing = c.Existing[i]
-	} else if i > 0 {
-		g.Existing = s.spare(c, rules)
-	}
-	if g.Existing != nil {
 		g.Name, g.Key = g.Existing.Name, g.Existing.ID
 	} else {
 		g.Name = s.freeName(c, i)
@@ -181,32 +178,6 @@ func (s *matcher) fill(c *form.Class, packed [][]cloud.Rule) {
 			s.addGroup(c, rules)
 		}
 	}
-}
-
-// spare returns the group that needs the fewest edits for the rules, of those in which rules of the
-// class or of one that is the same in the end have spilled and that nobody holds; nil if there is
-// none. As long as nobody holds them nothing but their rules tells whose they are.
-func (s *matcher) spare(c *form.Class, rules []cloud.Rule) (best *cloud.Group) {
-	wanted := map[cloud.Rule]bool{}
-	for _, r := range rules {
-		wanted[r.Key()] = true
-	}
-	fewest := 0
-	for _, g := range s.reusable(c, nil) {
-		if g.Tags[cloud.TagKind] != form.KindSpill || g.NetworkID != c.Network.ID || s.outgrown[g.ID] || len(s.byHeld[g.ID]) > 0 || s.ByKey[g.ID] != nil {
-			continue
-		}
-		edits := len(wanted)
-		for _, r := range g.Rules {
-			if edits++; wanted[r.Key()] {
-				edits -= 2
-			}
-		}
-		if best == nil || edits < fewest {
-			best, fewest = g, edits
-		}
-	}
-	return best
 }
 
 func (s *matcher) freeName(c *form.Class, index int) string {
