@@ -69,7 +69,7 @@ func (s *regional) look(revision string) {
 	c.To, c.Stable = s.goal(revision), s.stable()
 	c.Stay, c.Kept = s.design.Stays()
 	c.Leaving = s.those(func(n *guard.NIC) bool {
-		return n.State == guard.Untouched && n.Taken() && (s.guard.Controllable(n) == nil || n.Given)
+		return n.State == guard.Untouched && n.Taken() && s.guard.Controllable(n) == nil
 	})
 	// Nobody can hold back those that are not under control and of which no VM is selected, nor
 	// those of which something forbids to change what they allow.

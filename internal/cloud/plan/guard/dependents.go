@@ -125,7 +125,7 @@ func (s *States) guardDependents() (refused bool) {
 				}
 				waits := dependent.Taken() && slices.ContainsFunc(lost, s.onlyWaits)
 				ours := dependent.VM != nil && dependent.Released == nil
-				if s.guardable(dependent) && (ours && !dependent.Given || waits) {
+				if s.Controllable(dependent) == nil && (ours || waits) {
 					dependent.State = Guarded
 					if on := dependent.waitsFor(lost); on != nil {
 						s.Region.Note(dependent.ID, reason.Why(reason.StaysForBlocked, on.ID).From(on.Refused()))
@@ -197,7 +197,7 @@ func (s *States) spareReferred() (refused bool) {
 				continue
 			}
 			why := reason.Why(reason.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
-			if s.spares(n) {
+			if n.Controlled() {
 				s.Region.Note(n.ID, why)
 				continue
 			}
@@ -266,35 +266,13 @@ func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 	whyNot := cmp.Or(s.Controllable(dependent), dependent.Released, reason.Why(reason.NotSelected))
 	for _, n := range lost {
 		why := reason.Why(reason.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(whyNot)
-		if s.spares(n) {
+		if n.Controlled() {
 			s.Region.Note(dependent.ID, why)
 			continue
 		}
 		n.refusal, refused = why, true
 	}
 	return refused
-}
-
-// spares reports whether an interface stays under control although it would not be taken over.
-func (s *States) spares(n *NIC) bool {
-	if !n.Controlled() || n.unspared {
-		return n.Given // it only waits
-	}
-	n.spared = true
-	return true
-}
-
-// Foresee finds interfaces that are given back because what is wanted of them does not fit, and
-// that would not be taken over again: they are under control, and somebody has come to depend on
-// their own groups. The next plan would refuse them, and so find room for policies that this one
-// leaves out. So this one spares them no more, and begins anew. It reports whether there are any.
-func (s *States) Foresee() (found bool) {
-	for _, n := range s.NICs {
-		if n.spared && n.State != Guarded && n.Taken() && s.Controllable(n) == nil {
-			n.unspared, found = true, true
-		}
-	}
-	return found
 }
 
 // Cuts are what others lose, sorted.

@@ -27,16 +27,11 @@ type NIC struct {
 	*intent.NIC
 	VM    *VM
 	State InterfaceState
-	// Given is set if it is given back although its VM has policies; see Foresee.
-	Given bool
 
 	frozen   *reason.Reason // why it stays as it is
 	refusal  *reason.Reason // why it is not taken over
 	waiting  bool           // if it need only wait for others with that
 	restrict [2]bool        // directions that are held at what is allowed both before and after
-	// spared is set if it is not refused because it is under control, and unspared if it is to be
-	// refused all the same; see Foresee.
-	spared, unspared bool
 }
 
 // Frozen is why the interface stays as it is; nil if it need not.
@@ -56,7 +51,7 @@ func (n *NIC) isRestricted() bool { return n.restrict != [2]bool{} }
 
 // Rules are the policies' rules that are enforced on the interface, and profile identifies them.
 func (n *NIC) Rules() (rules []*intent.Bound, profile string) {
-	if n.VM == nil || n.Given {
+	if n.VM == nil {
 		return nil, ""
 	}
 	return n.VM.Effective, n.VM.Profile

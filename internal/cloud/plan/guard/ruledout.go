@@ -12,7 +12,7 @@ import (
 func (s *States) Begin() {
 	s.dependents.unfollowed = map[string]*reason.Reason{}
 	for _, n := range s.NICs {
-		n.frozen, n.refusal, n.spared = nil, nil, false
+		n.frozen, n.refusal = nil, nil
 		switch {
 		case n.Alien != nil:
 		case n.Unproven != nil: // nothing can be given back
@@ -115,6 +115,3 @@ func (s *States) Controllable(n *NIC) *reason.Reason {
 	}
 	return nil
 }
-
-// guardable reports whether an interface can be under control, if only until it can be given back.
-func (s *States) guardable(n *NIC) bool { return s.Controllable(n) == nil || n.Given }

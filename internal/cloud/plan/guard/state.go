@@ -77,8 +77,7 @@ func (s *States) DecideStates() {
 		s.dependents.reset()
 		for _, n := range s.NICs {
 			n.State = Untouched
-			n.Given = n.unspared && n.refusal != nil
-			if s.guardable(n) && s.wantsGuard(n) {
+			if s.Controllable(n) == nil && s.wantsGuard(n) {
 				n.State = Guarded
 			}
 		}

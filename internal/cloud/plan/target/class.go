@@ -58,7 +58,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 		if n.State != guard.Guarded {
 			continue
 		}
-		if n.VM != nil && !n.Given && (!profiles[n.VM.Profile] || n.VM.KeepsAny()) {
+		if n.VM != nil && (!profiles[n.VM.Profile] || n.VM.KeepsAny()) {
 			profiles[n.VM.Profile] = true
 			addPeers(used, n.VM)
 		}

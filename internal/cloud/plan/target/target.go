@@ -49,13 +49,6 @@ func New(r *intent.Region, lower form.Lowerer) *Target {
 	return s
 }
 
-// restart forgets what attempts have ruled out.
-func (s *Target) restart() {
-	s.Guard.Begin()
-	clear(s.literal)
-	s.full = nil
-}
-
 func b2i(b bool) int {
 	if b {
 		return 1
