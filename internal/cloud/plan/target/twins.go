@@ -38,7 +38,7 @@ func (s *Target) addTwins() (retry bool) {
 			why := reason.Why(reason.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Region.Limits.RulesPerGroup)
 			retry = s.Guard.Unfollow(id, why) || retry
 			s.Region.Note(id, why)
-			all = s.fittingTwins(holder, all)
+			all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return !slices.ContainsFunc(s.Region.TwinsNow[id], t.Same) })
 		}
 		s.Twins[id] = slices.DeleteFunc(all, func(t cloud.Rule) bool { return s.early(holder, t) })
 	}
@@ -57,21 +57,6 @@ func (s *Target) early(holder *cloud.Group, twin cloud.Rule) bool {
 		_, then, _ := s.Addresses(twin.Peer, n.Network)
 		return n.Restricted()[i] && !s.Region.Actual(n.GroupIDs, n.Network)[i].Allows(flow.ServiceOf(twin.Match), then)
 	})
-}
-
-// fittingTwins are as many of the twins as fit: those that are there first.
-func (s *Target) fittingTwins(holder *cloud.Group, all []cloud.Rule) (out []cloud.Rule) {
-	there := s.Region.TwinsNow[holder.ID]
-	slices.SortStableFunc(all, func(a, b cloud.Rule) int {
-		return b2i(slices.ContainsFunc(there, b.Same)) - b2i(slices.ContainsFunc(there, a.Same))
-	})
-	for _, t := range all {
-		if s.Lower.Fits(slices.Concat(holder.Rules, out, []cloud.Rule{t}), form.QuotaOf(s.Region)) {
-			out = append(out, t)
-		}
-	}
-	slices.SortFunc(out, cloud.Rule.Compare)
-	return out
 }
 
 // standIns are the peers by which the guarded interfaces are named that natively belong to a group:
