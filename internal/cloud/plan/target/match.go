@@ -54,9 +54,6 @@ func (s *matcher) matchGroups() {
 		}
 	}
 	give(first, false)
-	for i := range spilled {
-		spilled[i].countBeside()
-	}
 	give(spilled, true)
 	s.ByKey = map[string]*form.Group{}
 	for _, c := range s.Classes {
@@ -72,21 +69,6 @@ type match struct {
 	// made says that the group was made for the class: where as many interfaces hold either of two
 	// groups, an exchange would change both groups' rules for nothing.
 	made bool
-	// beside is how many of them hold the first group of the class, too. Where classes become one,
-	// all groups of the one that goes on come before those of the other. Rules would change places
-	// between a mixture of both, and whose slots are taken could not move into it.
-	beside int
-}
-
-func (m *match) countBeside() {
-	if len(m.class.Existing) == 0 {
-		return
-	}
-	for _, n := range m.class.NICs {
-		if slices.Contains(n.Ours, m.class.Existing[0].ID) && slices.Contains(n.Ours, m.group.ID) {
-			m.beside++
-		}
-	}
 }
 
 func compareMatches(a, b match) int {
@@ -94,7 +76,6 @@ func compareMatches(a, b match) int {
 	// a record shall not make many others move.
 	return cmp.Or(
 		b2i(b.class.Frozen && !b.class.Unproven())-b2i(a.class.Frozen && !a.class.Unproven()),
-		cmp.Compare(b.beside, a.beside),
 		cmp.Compare(b.overlap, a.overlap),
 		b2i(b.made)-b2i(a.made),
 		cmp.Compare(a.class.Key, b.class.Key),
