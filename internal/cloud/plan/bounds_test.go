@@ -45,7 +45,7 @@ func TestBoundsAreBelowTheRules(t *testing.T) {
 			blocks, references := taken(t, cloudName, rules, direction)
 			least := 0
 			for k, family := range form.Families() {
-				n := form.CountBlocks(permit, family, addrset.Union(groups...), 1_000_000, l)
+				n := form.CountBlocks(permit, family, addrset.Union(groups...), l)
 				if cloudName == "AWS" && n > blocks[k] {
 					t.Fatalf("seed %d, case %d, %s: at least %d blocks of %s, but %d rules do: %v", seed, i, cloudName, n, family.Name, blocks[k], rules)
 				}

@@ -54,7 +54,7 @@ func (Azure) Pack(wanted []cloud.Rule, _ [][]cloud.Rule, q plan.Quota) ([][]clou
 // Bound implements plan.Lowerer: a rule takes any number of blocks and ranges of ports.
 func (Azure) Bound(plan.Quota) plan.Bound {
 	return plan.Bound{
-		Blocks: PrefixesPerSide, Packed: true, Groups: GroupsPerRules,
+		Blocks: PrefixesPerSide, Groups: GroupsPerRules,
 		BlocksOf: [2]string{plan.LimitSources, plan.LimitDestinations}, GroupsOf: plan.LimitApplicationGroups,
 	}
 }

@@ -30,11 +30,8 @@ type Lowerer interface {
 
 // Bound is what no rules of an interface can exceed.
 type Bound struct {
-	// Blocks bounds the blocks of addresses that the rules of one direction and family name. Each
-	// counts once for each range of ports, or, if Packed, once whatever the ports, because one rule
-	// takes many of both.
+	// Blocks bounds the blocks of addresses that the rules of one direction and family name.
 	Blocks int
-	Packed bool
 	// Groups bounds the groups that the rules of one direction name.
 	Groups int
 	// BlocksOf and GroupsOf name the limits that these come from, ingress first.

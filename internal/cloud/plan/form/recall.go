@@ -18,7 +18,6 @@ type memo struct {
 	parts    intent.Once[string, int] // partitions of addresses into classes
 	names    intent.Once[string, int] // the same with the names of their groups
 	fittings intent.Once[fitKey, *fitting]
-	needs    intent.Once[needKey, int]
 }
 
 // fresh forgets what is about numbers that are no longer known.
