@@ -39,11 +39,8 @@ func (s *regional) newChange(revision string) transition.Change {
 		From: s.region.Whole, Limits: s.region.Limits, Ours: s.region.Owned, Extended: s.design.Extended, Relabels: s.relabels(revision),
 		Fits:    func(rules []cloud.Rule) bool { return s.design.Lower.Fits(rules, form.QuotaOf(s.region)) },
 		Stop:    s.account.MayStop,
-		Pausing: map[string][]string{}, Urgent: map[string]bool{}, Apart: map[string]bool{}, First: s.first, Mark: s.mark(), Described: signs.Ours,
+		Pausing: map[string][]string{}, Urgent: s.those(s.broken), Apart: map[string]bool{}, First: s.first, Mark: s.mark(), Described: signs.Ours,
 		Joint: cloud.TagFormer, Batch: s.load(), Still: s.those(func(n *guard.NIC) bool { return s.region.Mode(n.NIC).Still() }),
-	}
-	for _, st := range s.freeing() {
-		change.Urgent[st.Op.Target] = true
 	}
 	for _, n := range s.guard.NICs {
 		if groups := s.region.PutInto(n.NIC); len(groups) > 0 || s.guard.Forced(n) {
@@ -100,7 +97,7 @@ func (s *regional) those(holds func(*guard.NIC) bool) map[string]bool {
 // reconsider reports whether another way is needed, because of what has shown in the order of this
 // one: something else is wanted now, or interfaces cannot move by one edit.
 func (s *regional) reconsider() bool {
-	if s.inVain() || s.outgrow() {
+	if s.outgrow() {
 		s.design.Settle()
 		s.survey, s.end = nil, nil
 		return true
@@ -114,49 +111,30 @@ func (s *regional) reconsider() bool {
 
 // outgrow finds the groups that hold up everything, because neither all of their new rules fit in
 // beside the old ones nor one after the other. Their classes shall have groups beside them, which
-// their interfaces join before they leave the old ones. It reports whether there are any. In a
-// region that has no room for further groups the change stays blocked: to do without something for
-// the sake of a group that is there for a moment would come and go for ever.
-func (s *regional) outgrow() (found bool) {
-	if s.moves() {
-		return false
+// their interfaces join before they leave the old ones. Where there is no room for that, or somebody
+// would still hold an old one after all steps, the change stays blocked: to do without something for
+// the sake of a group that is there for a moment would come and go for ever. It reports whether
+// something else is wanted now.
+func (s *regional) outgrow() bool {
+	old, before := s.design.Outgrown, len(s.design.Outgrown)
+	for id := range old {
+		if s.order.Holds(id) {
+			delete(old, id)
+			s.stays[id] = true
+		}
+	}
+	if len(old) < before || s.moves() {
+		return len(old) < before
 	}
 	free := s.region.Limits.GroupsPerRegion - s.region.Snap.CountedGroups()
 	for _, v := range s.order.Blocked {
 		g := s.design.ByKey[v.Group]
 		full := v.Kind == transition.Room && v.Rule.Direction != ""
-		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !s.design.Outgrown[v.Group] && !s.stays[v.Group] && len(s.design.Outgrown) < free {
-			s.design.Outgrown[v.Group], found = true, true
+		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !s.stays[v.Group] && len(old) < free {
+			old[v.Group] = true
 		}
 	}
-	return found
-}
-
-// inVain finds the outgrown groups that somebody would still hold after all steps. Their classes do
-// without groups beside them: the next plan, which sees room where this one has made some, would
-// remove these. It reports whether there are any.
-func (s *regional) inVain() (found bool) {
-	if len(s.design.Outgrown) == 0 {
-		return false
-	}
-	holds := map[string][]string{}
-	for i := range s.region.Snap.Interfaces {
-		holds[s.region.Snap.Interfaces[i].ID] = s.region.Snap.Interfaces[i].GroupIDs
-	}
-	for _, st := range s.order.Steps {
-		if st.Op.Kind == cloud.OpSetInterfaceGroups {
-			holds[st.Op.Target] = st.Op.GroupIDs
-		}
-	}
-	for _, groups := range holds {
-		for _, id := range groups {
-			if s.design.Outgrown[id] {
-				delete(s.design.Outgrown, id)
-				s.stays[id], found = true, true
-			}
-		}
-	}
-	return found
+	return len(old) > before
 }
 
 // moves reports whether anything changes by the order but tags and descriptions.

@@ -25,6 +25,8 @@ type Order struct {
 	// Apart are interfaces that are blocked because they would have to move by one edit and cannot.
 	// If they are put into Change.Apart, Conflicts tells what to do about them.
 	Apart []string
+	// Holds reports whether an interface holds a group after all steps.
+	Holds func(group string) bool
 }
 
 // Plan finds an order for a change, as far as there is one.
@@ -70,7 +72,7 @@ func (s *Survey) Plan() Order {
 	for i := first; i < unmarked && unmarked < len(w.script.steps); i++ { // together with what is done first, which need not wait for it
 		w.script.steps[i].Stage = w.script.steps[unmarked].Stage
 	}
-	out := Order{Steps: w.script.steps, Blocked: w.blocked}
+	out := Order{Steps: w.script.steps, Blocked: w.blocked, Holds: func(group string) bool { return len(w.st.holders[group]) > 0 }}
 	for _, v := range out.Blocked {
 		if v.mover != nil && v.mover.atomic && v.Kind == Gap {
 			out.Apart = append(out.Apart, v.Interfaces...)
