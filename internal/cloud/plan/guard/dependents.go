@@ -198,6 +198,7 @@ func (s *States) spareReferred() (refused bool) {
 			}
 			why := reason.Why(reason.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
 			if n.Controlled() {
+				n.spared = true
 				s.Region.Note(n.ID, why)
 				continue
 			}
@@ -267,12 +268,32 @@ func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 	for _, n := range lost {
 		why := reason.Why(reason.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(whyNot)
 		if n.Controlled() {
+			n.spared = true
 			s.Region.Note(dependent.ID, why)
 			continue
 		}
 		n.refusal, refused = why, true
 	}
 	return refused
+}
+
+// KeepSpared has interfaces stay as they are whose policies do not fit, and that would not be taken
+// over again once they are given back: they are under control, and somebody has come to depend on
+// their own groups. The next plan would find room for what this one leaves out. It reports whether
+// there are any.
+func (s *States) KeepSpared() (found bool) {
+	for _, n := range s.NICs {
+		if !n.spared || n.State == Guarded || !n.Taken() || s.Controllable(n) != nil || n.VM == nil {
+			continue
+		}
+		for _, p := range n.VM.Policies {
+			if why := n.VM.Left(p); why != nil {
+				n.VM.left[p] = omission{why, true}
+				n.frozen, found = why, true
+			}
+		}
+	}
+	return found
 }
 
 // Cuts are what others lose, sorted.

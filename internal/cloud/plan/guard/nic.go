@@ -32,6 +32,7 @@ type NIC struct {
 	refusal  *reason.Reason // why it is not taken over
 	waiting  bool           // if it need only wait for others with that
 	restrict [2]bool        // directions that are held at what is allowed both before and after
+	spared   bool           // it would be refused if it was not under control; see KeepSpared
 }
 
 // Frozen is why the interface stays as it is; nil if it need not.

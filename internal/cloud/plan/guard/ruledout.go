@@ -12,7 +12,7 @@ import (
 func (s *States) Begin() {
 	s.dependents.unfollowed = map[string]*reason.Reason{}
 	for _, n := range s.NICs {
-		n.frozen, n.refusal = nil, nil
+		n.frozen, n.refusal, n.spared = nil, nil, false
 		switch {
 		case n.Alien != nil:
 		case n.Unproven != nil: // nothing can be given back

@@ -25,8 +25,8 @@ type matcher struct {
 }
 
 // matchGroups gives every class the existing groups it goes on using: the one that most of its
-// interfaces hold, or one that nobody holds and that was made for exactly this class, and spilled
-// ones in the same way.
+// interfaces hold, or one that nobody holds and that was made for exactly this class, and the
+// spilled ones that its interfaces hold. For those that nobody holds see spare.
 func (s *matcher) matchGroups() {
 	taken := map[string]bool{}
 	var first, spilled []match
@@ -103,10 +103,9 @@ func (s *matcher) candidates(c *form.Class, first, spilled []match) (_, _ []matc
 			if kind == form.KindMembers && made {
 				first = append(first, m)
 			}
-		case !held && (!made || len(s.byHeld[g.ID]) > 0):
-		case kind == cloud.KindClass:
+		case kind == cloud.KindClass && (held || made && len(s.byHeld[g.ID]) == 0):
 			first = append(first, m)
-		case kind == form.KindSpill && c.State == guard.Guarded:
+		case kind == form.KindSpill && c.State == guard.Guarded && held:
 			spilled = append(spilled, m)
 		}
 	}
@@ -141,6 +140,10 @@ func (s *matcher) addGroup(c *form.Class, rules []cloud.Rule) {
 	g := &form.Group{Class: c, Rules: rules}
 	if i < len(c.Existing) {
 		g.Existing = c.Existing[i]
+	} else if i > 0 {
+		g.Existing = s.spare(c)
+	}
+	if g.Existing != nil {
 		g.Name, g.Key = g.Existing.Name, g.Existing.ID
 	} else {
 		g.Name = s.freeName(c, i)
@@ -159,6 +162,17 @@ func (s *matcher) fill(c *form.Class, packed [][]cloud.Rule) {
 			s.addGroup(c, rules)
 		}
 	}
+}
+
+// spare returns a group in which rules of the class have spilled and that nobody holds; nil if there
+// is none.
+func (s *matcher) spare(c *form.Class) *cloud.Group {
+	for _, g := range s.made[c.Hash] {
+		if g.Tags[cloud.TagKind] == form.KindSpill && g.NetworkID == c.Network.ID && !s.outgrown[g.ID] && len(s.byHeld[g.ID]) == 0 && s.ByKey[g.ID] == nil {
+			return g
+		}
+	}
+	return nil
 }
 
 func (s *matcher) freeName(c *form.Class, index int) string {

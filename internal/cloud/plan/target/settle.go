@@ -8,7 +8,7 @@ func (s *Target) Settle() {
 		refused = s.attempt() || s.crowded()
 		if !refused {
 			s.setTargets()
-			refused = s.addTwins()
+			refused = s.addTwins() || !s.Guard.Between() && s.full == nil && s.Guard.KeepSpared()
 		}
 	}
 }
