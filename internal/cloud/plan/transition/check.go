@@ -1,7 +1,6 @@
 package transition
 
 import (
-	"iter"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -76,10 +75,10 @@ func (st *state) leaks(y *cohort, r cloud.Rule, groups []string) *Violation {
 	return violation(Leak, y, i, service, addrs)
 }
 
-// lacks looks for a flow that a cohort must be allowed all the time, and is not by these rules.
+// lacks looks for a flow of those that a cohort must be allowed that is not allowed by these rules.
 // Only flows with another cohort count, unless that is nil, and only those that the other end
 // allows all the time, too.
-func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *Violation {
+func (st *state) lacks(y *cohort, i int, must flow.Permit, rules []cloud.Rule, towards *cohort) *Violation {
 	if y.pausing {
 		return nil
 	}
@@ -89,8 +88,7 @@ func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *V
 			return nil
 		}
 	}
-	is := st.always(rules, y.network)
-	for want, have := range flow.Overlay(y.least[i], is) {
+	for want, have := range flow.Overlay(must, st.always(rules, y.network)) {
 		if towards == nil {
 			for _, p := range want.Opaque {
 				if lost, known := have.Lacks(p); !known || !y.others(lost).Empty() {
@@ -127,7 +125,7 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 	}
 	for y := range st.referring(k, k.leaves()) {
 		for i, d := range flow.Directions() {
-			if !out[y] && st.lacks(y, i, st.rulesOf(y.at, d), k) != nil {
+			if !out[y] && st.lacks(y, i, y.least[i], st.rulesOf(y.at, d), k) != nil {
 				out[y] = true
 			}
 		}
@@ -135,50 +133,22 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 	return out
 }
 
-// losses is what a rule gives a cohort, which must be allowed it all the time, and that is missed
-// with some other rules alone; nil for nothing.
-func (st *state) losses(y *cohort, r cloud.Rule, rules []cloud.Rule) *flow.Permit {
-	if y.pausing {
-		return nil
-	}
-	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
-	rules = slices.DeleteFunc(slices.Clone(rules), func(o cloud.Rule) bool { return !service.MayOverlap(flow.ServiceOf(o.Match)) })
-	out := &flow.Permit{Grants: slices.Collect(st.remaining(y, i, y.least[i].Intersect(st.always([]cloud.Rule{r}, y.network)), st.always(rules, y.network)))}
-	if !slices.ContainsFunc(out.Grants, allowsAny) {
-		return nil
-	}
-	return out
+// covers reports whether rules of a group, with what else its holders have, give them all that an
+// old one gives and that they must be allowed all the time.
+func (st *state) covers(group string, old cloud.Rule, rules []cloud.Rule) bool {
+	i := flow.Index(old.Direction)
+	return !slices.ContainsFunc(st.holders[group], func(y *cohort) bool {
+		has := overlapping(old, slices.Concat(st.rulesOf(without(y.at, group), old.Direction), rules))
+		return st.lacks(y, i, y.least[i].Intersect(st.always([]cloud.Rule{old}, y.network)), has, nil) != nil
+	})
 }
 
-// remaining is what a cohort misses of one permit with another alone. Grants that allow nothing are
-// there, too, for without them the last one would stand for their protocols.
-func (st *state) remaining(y *cohort, i int, must, has flow.Permit) iter.Seq[flow.Grant] {
-	return func(yield func(flow.Grant) bool) {
-		for want, have := range flow.Overlay(must, has) {
-			unknown := slices.DeleteFunc(slices.Clone(want.Opaque), func(p cloud.Peer) bool { return slices.Contains(have.Opaque, p) })
-			rest := y.others(want.All.Minus(have.All))
-			if !rest.Empty() && !st.missed(y, i, want.Service, rest) {
-				rest = addrset.Set{}
-			}
-			if !yield(flow.Grant{Service: want.Service, All: rest, Opaque: unknown}) {
-				return
-			}
-		}
-	}
-}
-
-func allowsAny(g flow.Grant) bool { return len(g.Opaque) > 0 || !g.All.Empty() }
-
-// makesGood reports whether a rule gives cohorts all that they would lose.
-func (st *state) makesGood(r cloud.Rule, losses map[*cohort]*flow.Permit) bool {
-	for y, lost := range losses {
-		for g := range st.remaining(y, flow.Index(r.Direction), *lost, st.always([]cloud.Rule{r}, y.network)) {
-			if allowsAny(g) {
-				return false
-			}
-		}
-	}
-	return true
+// overlapping are those of some rules that may match packets that another one matches.
+func overlapping(with cloud.Rule, rules []cloud.Rule) []cloud.Rule {
+	service := flow.ServiceOf(with.Match)
+	return slices.DeleteFunc(slices.Clone(rules), func(r cloud.Rule) bool {
+		return r.Direction != with.Direction || !service.MayOverlap(flow.ServiceOf(r.Match))
+	})
 }
 
 // missed reports whether somebody misses a flow to or from the addresses: an address that no
@@ -240,7 +210,7 @@ func (st *state) checkRules(group string, rules []cloud.Rule) *Violation {
 	for _, y := range st.holders[group] {
 		for i, d := range flow.Directions() {
 			after := slices.Concat(st.rulesOf(without(y.at, group), d), inDirection(rules, d))
-			if v := st.lacks(y, i, after, nil); v != nil {
+			if v := st.lacks(y, i, y.least[i], after, nil); v != nil {
 				v.Group = group
 				return v
 			}
@@ -286,7 +256,7 @@ func (st *state) checkOwn(k *cohort) *Violation {
 				return v
 			}
 		}
-		if v := st.lacks(k, i, rules, nil); v != nil {
+		if v := st.lacks(k, i, k.least[i], rules, nil); v != nil {
 			return v
 		}
 	}
@@ -327,7 +297,7 @@ func (st *state) checkOthers(k *cohort) *Violation {
 					continue
 				}
 				asked[x] = true
-				if v := st.lacks(y, i, st.rulesOf(groups, d), k); v != nil {
+				if v := st.lacks(y, i, y.least[i], st.rulesOf(groups, d), k); v != nil {
 					return v
 				}
 			}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // tell emits an operation on a group.
@@ -176,7 +175,7 @@ func (w *worklist) setWhole() (done bool) {
 func (w *worklist) replace() (done bool) {
 	return w.exchange(func(id string, old, wanted []cloud.Rule) (after []cloud.Rule, op cloud.Op) {
 		crowded := !w.survey.Fits(slices.Concat(w.st.rules[id], wanted))
-		olds, news := w.pairs(id, old, wanted, crowded)
+		olds, news := w.pairs(id, old, wanted)
 		if len(olds) == 0 || !crowded && len(olds) < len(old) && len(olds) < len(wanted) {
 			return nil, op
 		}
@@ -231,42 +230,26 @@ func (w *worklist) described(rules []cloud.Rule, id string) []cloud.Rule {
 }
 
 // pairs finds for old rules of a group wanted ones that they can be turned into at this moment,
-// with the same peer or the same match, or in a crowded group any: where what the old one gave and
-// shall stay is said by the new one and by rules that no pair touches.
-func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
+// with the same peer or the same match: where what the old one gave and shall stay is said by the
+// new one and by rules that no pair touches.
+func (w *worklist) pairs(id string, old, wanted []cloud.Rule) (olds, news []cloud.Rule) {
 	base := missing(w.st.rules[id], old)
 	wanted = slices.DeleteFunc(slices.Clone(wanted), func(n cloud.Rule) bool { return w.st.checkAdd(id, n) != nil })
-	taken := map[cloud.Rule]bool{}
 	for _, o := range old {
 		w.survey.stop()
-		// What is lost without the old rule is the same for all new ones. A full group has
-		// thousands of pairs.
-		lost := w.lost(id, o, inDirection(base, o.Direction))
-		for _, n := range wanted {
-			similar := crowded || o.Match == n.Match || o.Peer == n.Peer
-			if taken[n] || !o.CanBecome(n) || !similar || !w.st.makesGood(n, lost) {
-				continue
-			}
-			taken[n] = true
-			olds, news = append(olds, o), append(news, n)
-			break
+		stay := overlapping(o, base)
+		at := slices.IndexFunc(wanted, func(n cloud.Rule) bool {
+			return (o.Match == n.Match || o.Peer == n.Peer) && o.CanBecome(n) && w.st.covers(id, o, append(slices.Clip(stay), n))
+		})
+		if at >= 0 {
+			olds, news = append(olds, o), append(news, wanted[at])
+			wanted = slices.Delete(wanted, at, at+1)
 		}
 	}
 	if !w.survey.Fits(append(missing(w.st.rules[id], sorted(slices.Clone(olds))), news...)) {
 		return nil, nil // prefix lists differ in size
 	}
 	return olds, news
-}
-
-// lost is what cohorts that hold a group lose without one of its rules, if others of it stay.
-func (w *worklist) lost(id string, old cloud.Rule, stay []cloud.Rule) map[*cohort]*flow.Permit {
-	out := map[*cohort]*flow.Permit{}
-	for _, y := range w.st.holders[id] {
-		if lost := w.st.losses(y, old, slices.Concat(w.st.rulesOf(without(y.at, id), old.Direction), stay)); lost != nil {
-			out[y] = lost
-		}
-	}
-	return out
 }
 
 // discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule
