@@ -43,7 +43,7 @@ func TestFullGroupIsEditedInPlace(t *testing.T) {
 		"port":            {func(r *ruleSpec) { r.Services[0].From++; r.Services[0].To++ }, 1, 1, 0},
 		"all ranges grow": {func(r *ruleSpec) { r.Services[0].To += 5 }, rules, rules, 0},
 		"address grows":   {func(r *ruleSpec) { r.Blocks[0].CIDR = r.Blocks[0].CIDR[:len(r.Blocks[0].CIDR)-1] + "1" }, 1, 1, 0},
-		"other address": {func(r *ruleSpec) { r.Blocks[0].CIDR = "203.0.113.9/32" }, 1, 1, 0},
+		"other address":   {func(r *ruleSpec) { r.Blocks[0].CIDR = "203.0.113.9/32" }, 1, 1, 0},
 	} {
 		e := full(rules)
 		f := e.cloud()

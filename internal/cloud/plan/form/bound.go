@@ -1,6 +1,7 @@
 package form
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -55,23 +56,30 @@ func (s *Fitter) referable(d Demand, direction cloud.Direction) addrset.Set {
 
 // CountBlocks is how many blocks of addresses the rules of a permit name at least in a family,
 // besides references, which can name the given addresses. A rule names one block, which must be
-// allowed as a whole, so each of the largest blocks that are allowed of a service needs one.
-func CountBlocks(p flow.Permit, family Family, byReference addrset.Set, lower Lowerer) (most int) {
+// allowed as a whole for everything that it matches. So each of the largest blocks that are allowed
+// of services needs one of its own, unless it has smaller ones of other services inside.
+func CountBlocks(p flow.Permit, family Family, byReference addrset.Set, lower Lowerer) (needed int) {
+	var blocks []addrset.Range
 	for _, g := range p.Grants {
-		if lower.Unsupported(g.Service) != "" {
-			continue // no rule is made of it
-		}
-		needed, rest := 0, family.of(g.All.Minus(byReference))
-		for _, b := range g.All.Intersect(family.All).Prefixes() {
-			block := addrset.RangeOf(b)
-			for len(rest) > 0 && rest[0].To.Less(block.From) {
-				rest = rest[1:]
-			}
-			if len(rest) > 0 && !block.To.Less(rest[0].From) {
-				needed++
+		if lower.Unsupported(g.Service) == "" { // else no rule is made of it
+			for _, b := range g.All.Intersect(family.All).Prefixes() {
+				blocks = append(blocks, addrset.RangeOf(b))
 			}
 		}
-		most = max(most, needed)
 	}
-	return most
+	slices.SortFunc(blocks, func(a, b addrset.Range) int { return cmp.Or(a.From.Compare(b.From), b.To.Compare(a.To)) })
+	blocks = slices.Compact(blocks)
+	named := family.of(byReference)
+	for i, b := range blocks {
+		if i+1 < len(blocks) && !b.To.Less(blocks[i+1].From) {
+			continue
+		}
+		for len(named) > 0 && named[0].To.Less(b.To) {
+			named = named[1:]
+		}
+		if len(named) == 0 || b.From.Less(named[0].From) {
+			needed++
+		}
+	}
+	return needed
 }

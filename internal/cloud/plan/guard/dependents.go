@@ -268,9 +268,9 @@ func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 	return refused
 }
 
-// KeepSpared has interfaces stay as they are whose policies do not fit, and that would not be taken
-// over again once they are given back: they are under control, and somebody has come to depend on
-// their own groups. The next plan would find room for what this one leaves out. It reports whether
+// KeepSpared has VMs stay as they are whose policies do not fit, and of which an interface would not
+// be taken over again once it is given back: it is under control, and somebody has come to depend on
+// its own groups. The next plan would find room for what this one leaves out. It reports whether
 // there are any.
 func (s *States) KeepSpared() (found bool) {
 	for _, n := range s.NICs {
@@ -279,8 +279,8 @@ func (s *States) KeepSpared() (found bool) {
 		}
 		for _, p := range n.VM.Policies {
 			if why := n.VM.Left(p); why != nil {
-				n.VM.left[p] = omission{why, true}
-				n.frozen, found = why, true
+				s.leaveOut(n.VM, p, why, true)
+				found = true
 			}
 		}
 	}

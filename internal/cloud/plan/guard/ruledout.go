@@ -36,8 +36,12 @@ func (s *States) Begin() {
 // LeaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
 // policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
 func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *reason.Reason) {
+	s.leaveOut(vm, p, why, s.Account.In.Modes[vm.Ref] == intent.Enforce && s.Region.InForce(vm.VM, p))
+}
+
+func (s *States) leaveOut(vm *VM, p *intent.Policy, why *reason.Reason, stays bool) {
 	kept := vm.Keeps(p)
-	if s.Account.In.Modes[vm.Ref] == intent.Enforce && s.Region.InForce(vm.VM, p) {
+	if stays {
 		for _, n := range vm.NICs {
 			if n.Taken() && n.Alien == nil && n.frozen == nil {
 				n.frozen, kept = why, true

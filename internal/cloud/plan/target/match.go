@@ -26,14 +26,16 @@ type matcher struct {
 
 // matchGroups gives every class the existing groups it goes on using: the one that most of its
 // interfaces hold, or one that nobody holds and that was made for exactly this class, and the
-// spilled ones that its interfaces hold. For those that nobody holds see spare.
+// spilled ones that an interface holds beside that: where classes become one, rules would change
+// places between the groups of both, and whose slots are taken could not move into such a mixture.
+// For spilled ones that nobody holds see spare.
 func (s *matcher) matchGroups() {
 	taken := map[string]bool{}
-	var first, spilled []match
+	var matches []match
 	for _, c := range s.Classes {
 		c.Existing, c.Groups = nil, nil
 		if !s.literal[c.Key] {
-			first, spilled = s.candidates(c, first, spilled)
+			matches = s.candidates(c, matches)
 			continue
 		}
 		for _, id := range c.NICs[0].Ours {
@@ -44,17 +46,30 @@ func (s *matcher) matchGroups() {
 			return strings.Compare(a.Tags[cloud.TagKind], b.Tags[cloud.TagKind]) // the group that rules refer to first
 		})
 	}
-	give := func(matches []match, further bool) {
-		slices.SortStableFunc(matches, compareMatches)
-		for _, m := range matches {
-			if len(m.class.Existing) > 0 == further && !taken[m.group.ID] {
-				m.class.Existing = append(m.class.Existing, m.group)
-				taken[m.group.ID] = true
+	slices.SortStableFunc(matches, compareMatches)
+	for _, m := range matches {
+		if len(m.class.Existing) == 0 && !taken[m.group.ID] {
+			m.class.Existing = append(m.class.Existing, m.group)
+			taken[m.group.ID] = true
+		}
+	}
+	for _, c := range s.Classes {
+		if s.literal[c.Key] || len(c.Existing) == 0 || c.State != guard.Guarded {
+			continue
+		}
+		var held []string // by the one with most
+		for _, n := range c.NICs {
+			if len(n.Ours) > len(held) && slices.Contains(n.Ours, c.Existing[0].ID) {
+				held = n.Ours
+			}
+		}
+		for _, id := range slices.Sorted(slices.Values(held)) {
+			if g := s.region.Groups[id]; s.region.Owned(g) && g.Tags[cloud.TagKind] == form.KindSpill && !s.outgrown[id] && !taken[id] {
+				c.Existing = append(c.Existing, g)
+				taken[id] = true
 			}
 		}
 	}
-	give(first, false)
-	give(spilled, true)
 	s.ByKey = map[string]*form.Group{}
 	for _, c := range s.Classes {
 		s.addGroup(c, nil) // so that rules can refer to it
@@ -83,42 +98,29 @@ func compareMatches(a, b match) int {
 	)
 }
 
-// candidates appends the existing groups that the class could go on using.
-func (s *matcher) candidates(c *form.Class, first, spilled []match) (_, _ []match) {
+// candidates appends the existing groups that the class could go on using first: those that its
+// interfaces hold, and those that were made for it.
+func (s *matcher) candidates(c *form.Class, out []match) []match {
 	overlap := map[string]int{}
 	for _, n := range c.NICs {
 		for _, g := range n.Ours {
 			overlap[g]++
 		}
 	}
-	for _, g := range s.reusable(c, overlap) {
+	groups := slices.Clone(s.made[c.Hash])
+	for id := range overlap {
+		if g := s.region.Groups[id]; s.region.Owned(g) && g.Tags[cloud.TagClass] != c.Hash {
+			groups = append(groups, g)
+		}
+	}
+	for _, g := range groups {
 		if g.NetworkID != c.Network.ID || s.outgrown[g.ID] {
 			continue
 		}
-		m := match{class: c, group: g, overlap: overlap[g.ID]}
-		held, made := m.overlap > 0, g.Tags[cloud.TagClass] == c.Hash
-		m.made = made
-		switch kind := g.Tags[cloud.TagKind]; {
-		case c.Gathers:
-			if kind == form.KindMembers && made {
-				first = append(first, m)
-			}
-		case kind == cloud.KindClass && (held || made && len(s.byHeld[g.ID]) == 0):
-			first = append(first, m)
-		case kind == form.KindSpill && c.State == guard.Guarded && held:
-			spilled = append(spilled, m)
-		}
-	}
-	return first, spilled
-}
-
-// reusable returns the groups of ours that interfaces of the class hold, and those that were made
-// for it.
-func (s *matcher) reusable(c *form.Class, overlap map[string]int) []*cloud.Group {
-	out := slices.Clone(s.made[c.Hash])
-	for id := range overlap {
-		if g := s.region.Groups[id]; s.region.Owned(g) && g.Tags[cloud.TagClass] != c.Hash {
-			out = append(out, g)
+		m := match{class: c, group: g, overlap: overlap[g.ID], made: g.Tags[cloud.TagClass] == c.Hash}
+		free := m.made && (c.Gathers || len(s.byHeld[g.ID]) == 0)
+		if kind := g.Tags[cloud.TagKind]; c.Gathers && kind == form.KindMembers && free || !c.Gathers && kind == cloud.KindClass && (free || m.overlap > 0) {
+			out = append(out, m)
 		}
 	}
 	return out
