@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -72,5 +73,55 @@ func TestBlockedGlass(t *testing.T) {
 	urgent, _ := plan.Compute(in, lower.AWS{}).Plan.Urgent()
 	if len(urgent.Steps) != 1 || urgent.Steps[0].Op.Target != nicID(2) || urgent.Steps[0].Op.Kind != cloud.OpSetInterfaceGroups {
 		t.Errorf("%+v", urgent.Steps)
+	}
+}
+
+// naming is the estate of small, in which the own group of VM 0 lets in what VM 1 sends, and a
+// policy on both closes one direction that this is not about.
+func naming() *estate {
+	e := small()
+	e.Groups[1].Rules = append(e.Groups[1].Rules, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 443, 443), Peer: cloud.Peer{GroupID: "#2"}})
+	e.History[0].Applied = [][]int{{0, 1}}
+	e.History[0].Policies[0].Rules = []ruleSpec{{Out: true, Action: "Allow", Blocks: []blockSpec{{CIDR: "10.0.0.0/8"}}}}
+	return e
+}
+
+// TestServiceThatCannotBeRead: while nobody knows what a service has of its own, a VM whose own
+// group names it stays as it is, and says so. When it can be read again, all goes on.
+func TestServiceThatCannotBeRead(t *testing.T) {
+	e := naming()
+	f := e.cloud()
+	native := f.clone()
+	settle(t, e, f, nil)
+	held, tags := slices.Clone(f.nic(nicID(0)).GroupIDs), f.nic(nicID(1)).Tags
+	e.History[0] = policySet{}
+	f.nic(nicID(1)).Managed, f.nic(nicID(1)).Tags = true, nil
+	res := settle(t, e, f, nil)
+	if !slices.Equal(f.nic(nicID(0)).GroupIDs, held) || !admits(f, 0, "10.0.0.11", nicID(1), 443) {
+		t.Errorf("it holds %v, and held %v", f.nic(nicID(0)).GroupIDs, held)
+	}
+	if len(res.Refusals) != 2 || !res.Refusals[0].Kept || res.Refusals[0].VM.ID != vmID(0) || !res.Refusals[0].Why.Is(reason.StaysForUnread) {
+		t.Errorf("%+v", res.Refusals)
+	}
+	f.nic(nicID(1)).Managed, f.nic(nicID(1)).Tags = false, tags
+	settle(t, e, f, nil)
+	if d := diffLeftOver(f, native); !reflect.DeepEqual(leftOver(f), leftOver(native)) {
+		t.Error(d)
+	}
+}
+
+// TestReleasedBesideBlocked: a VM that is released is given back although another one cannot be, and
+// what it loses with that is said.
+func TestReleasedBesideBlocked(t *testing.T) {
+	e := naming()
+	f := e.cloud()
+	native := f.clone()
+	settle(t, e, f, nil)
+	res := settle(t, e, f, both(modes(plan.Released, 0, 1), blocking(1)))
+	if !slices.Equal(f.nic(nicID(0)).GroupIDs, native.nic(nicID(0)).GroupIDs) {
+		t.Errorf("it holds %v", f.nic(nicID(0)).GroupIDs)
+	}
+	if !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Object == nicID(0) && n.Why.Is(reason.DependentLoses) }) {
+		t.Errorf("%+v", res.Notes)
 	}
 }
