@@ -115,7 +115,7 @@ func (c *planning) plan() (out *Result, forced map[intent.InterfaceKey]bool) {
 	refused, suspended := report.OfServices(c.account.Unguarded)
 	out.VMs, out.Refusals = append(out.VMs, suspended...), append(out.Refusals, refused...)
 	out.Policies = report.Tally(c.account.Policies, out.VMs, c.account.Unguarded)
-	out.Protection = report.ProtectionOf(c.targets())
+	out.Protection = report.ProtectionOf(c.designs())
 	return out, forced
 }
 

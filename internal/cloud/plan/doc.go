@@ -47,7 +47,7 @@
 //	eni-app is Member
 //	eni-db is Guarded
 //
-// Package target gives interfaces that are alike one group: a class. Package form finds rules that
+// Package design gives interfaces that are alike one group: a class. Package form finds rules that
 // say what a class must allow. p0 and p1 say nothing of egress, so that direction stays open:
 // what the former groups allow there becomes a rule of ours. SSH is not let in any more, for in
 // ingress an Allow rule applies now:

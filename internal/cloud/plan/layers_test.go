@@ -37,7 +37,7 @@ func TestLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	comment := string(source)
-	for _, layer := range []string{"intent", "guard", "target", "transition", "report"} {
+	for _, layer := range []string{"intent", "guard", "design", "transition", "report"} {
 		comment = shown(t, comment, layer, first)
 	}
 	shown(t, comment, "transition", edited)

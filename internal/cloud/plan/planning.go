@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/design"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 )
 
@@ -25,7 +25,7 @@ type regional struct {
 	account *intent.Account
 	region  *intent.Region
 	guard   *guard.States
-	design  *target.Target
+	design  *design.Designer
 	byID    map[string]*guard.NIC
 	change  transition.Change
 	survey  *transition.Survey // that of change; nil if something else is wanted by now
@@ -40,9 +40,9 @@ type regional struct {
 func newPlanning(in Input, lower Lowerer, late func() bool) *planning {
 	p := &planning{account: intent.New(in, lower, late), lower: lower, late: late}
 	for _, r := range p.account.Regions {
-		design := target.New(r, lower)
+		d := design.New(r, lower)
 		s := &regional{
-			account: p.account, region: r, guard: design.Guard, design: design,
+			account: p.account, region: r, guard: d.Guard, design: d,
 			byID: map[string]*guard.NIC{}, stays: map[string]bool{},
 		}
 		for _, n := range s.guard.NICs {
@@ -53,8 +53,8 @@ func newPlanning(in Input, lower Lowerer, late func() bool) *planning {
 	return p
 }
 
-// targets are those of the regions.
-func (c *planning) targets() (out []*target.Target) {
+// designs are those of the regions.
+func (c *planning) designs() (out []*design.Designer) {
 	for _, r := range c.regions {
 		out = append(out, r.design)
 	}

@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/design"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 	"github.com/nephele-io/nephele/internal/cloud/plan/record"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // InterfaceRef names a network interface of a VM.
@@ -78,7 +78,7 @@ func absent(a, b []InterfaceRef) []InterfaceRef {
 }
 
 // ProtectionOf is that of what is wanted in regions, whatever has to wait at present.
-func ProtectionOf(regions []*target.Target) *Protection {
+func ProtectionOf(regions []*design.Designer) *Protection {
 	out := &Protection{}
 	for _, of := range regions {
 		s := reporterOf(of)

@@ -1,9 +1,9 @@
 package report
 
 import (
+	"github.com/nephele-io/nephele/internal/cloud/plan/design"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // Records counts the records of interfaces that hold groups of ours, by how far they are proven.
@@ -26,7 +26,7 @@ type Unproven struct {
 }
 
 // Count adds the records of a region.
-func (out *Records) Count(s *target.Target) {
+func (out *Records) Count(s *design.Designer) {
 	if s.Account.In.Seal == nil {
 		return
 	}

@@ -6,11 +6,11 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/design"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
@@ -38,18 +38,18 @@ type reporter struct {
 	account *intent.Account
 	region  *intent.Region
 	guard   *guard.States
-	design  *target.Target
+	design  *design.Designer
 	borders *borders
 }
 
 // reporterOf tells about a design, without borders.
-func reporterOf(of *target.Target) *reporter {
+func reporterOf(of *design.Designer) *reporter {
 	return &reporter{account: of.Account, region: of.Region, guard: of.Guard, design: of}
 }
 
 // Add adds what becomes of a region, given the interfaces and groups that steps change. Nothing is
 // sorted before all is told.
-func (out *Outcome) Add(of *target.Target, dirty map[string]bool) {
+func (out *Outcome) Add(of *design.Designer, dirty map[string]bool) {
 	s := reporterOf(of)
 	s.borders = newBorders(of.Region.Snap)
 	out.VMs = slices.Grow(out.VMs, len(s.guard.Order)) // there may be thousands

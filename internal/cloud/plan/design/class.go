@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // formClasses groups the interfaces by what they must allow and by the peers they belong to.
-func (s *Target) formClasses() {
+func (s *Designer) formClasses() {
 	used, native := s.usedPeers()
 	byKey := map[string]*form.Class{}
 	s.fitter.Forget()
@@ -50,7 +50,7 @@ func (s *Target) formClasses() {
 
 // usedPeers returns the address groups and the native groups that rules of guarded interfaces name
 // as peers.
-func (s *Target) usedPeers() (used, native map[string]bool) {
+func (s *Designer) usedPeers() (used, native map[string]bool) {
 	used, native = map[string]bool{}, map[string]bool{}
 	profiles := map[string]bool{}
 	deciding := map[string][2]bool{} // native groups, with the directions in which they decide something
@@ -85,7 +85,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 // classKey is the same for interfaces that are alike in the end. The label is what their group is
 // tagged with the hash of; it is as it was before marks in the key were longer, so that no group
 // becomes one of another class with that, and identifies nothing.
-func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) (key, label string) {
+func (s *Designer) classKey(n *guard.NIC, used, native map[string]bool) (key, label string) {
 	if n.Frozen() != nil {
 		key = n.Network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
 		return key, key
@@ -121,7 +121,7 @@ func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) (key, labe
 
 // heldKey tells interfaces of a class apart that are held at what they allow now; empty for those
 // that are not. Those that are closed for a while need not be told apart by what they hold.
-func (s *Target) heldKey(n *guard.NIC) string {
+func (s *Designer) heldKey(n *guard.NIC) string {
 	held := s.Guard.Held(n)
 	switch {
 	case held == [2]bool{} || n.Frozen() != nil || n.State == guard.Member:
@@ -133,7 +133,7 @@ func (s *Target) heldKey(n *guard.NIC) string {
 }
 
 // setTargets decides which groups every interface shall hold.
-func (s *Target) setTargets() {
+func (s *Designer) setTargets() {
 	s.fitter.ForgetTargets()
 	s.Targets, s.WantHeld = make(map[*guard.NIC][]string, len(s.Guard.NICs)), map[string][]*guard.NIC{}
 	for _, n := range s.Guard.NICs {
@@ -153,7 +153,7 @@ func (s *Target) setTargets() {
 
 // Stays are the interfaces under control that stay as they are: those that keep their rules word
 // for word, and those whose rules are written anew when what they name changes.
-func (s *Target) Stays() (literal, kept map[string]bool) {
+func (s *Designer) Stays() (literal, kept map[string]bool) {
 	literal, kept = map[string]bool{}, map[string]bool{}
 	for _, n := range s.Guard.NICs {
 		switch c := s.ClassOf[n]; {
@@ -168,14 +168,14 @@ func (s *Target) Stays() (literal, kept map[string]bool) {
 }
 
 // locked reports whether the cloud refuses to change the rules of a group that the interface holds.
-func (s *Target) locked(n *guard.NIC) bool {
+func (s *Designer) locked(n *guard.NIC) bool {
 	return slices.ContainsFunc(n.GroupIDs, func(id string) bool {
 		return s.Account.In.Locked[intent.GroupKey{Region: s.Region.Snap.Region, ID: id}]
 	})
 }
 
 // groupsOf returns the keys of the groups that an interface shall hold.
-func (s *Target) groupsOf(n *guard.NIC) (out []string) {
+func (s *Designer) groupsOf(n *guard.NIC) (out []string) {
 	c := s.ClassOf[n]
 	switch {
 	case n.Unproven != nil && n.State != guard.Guarded, n.State == guard.Guarded && s.literal[c.Key]:
@@ -197,7 +197,7 @@ func (s *Target) groupsOf(n *guard.NIC) (out []string) {
 	return s.Region.Restorable(n.NIC)
 }
 
-func (s *Target) membershipKeys(n *guard.NIC) (out []string) {
+func (s *Designer) membershipKeys(n *guard.NIC) (out []string) {
 	for _, c := range s.Memberships[n] {
 		out = append(out, c.Groups[0].Key)
 	}
@@ -206,7 +206,7 @@ func (s *Target) membershipKeys(n *guard.NIC) (out []string) {
 
 // Enforced is what will be in force on the interfaces of a class when the plan is done. What only
 // waits is not in force yet.
-func (s *Target) Enforced(c *form.Class) record.Enforcement {
+func (s *Designer) Enforced(c *form.Class) record.Enforcement {
 	if c.State != guard.Guarded {
 		return nil
 	}

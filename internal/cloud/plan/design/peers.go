@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"crypto/sha256"
@@ -13,7 +13,7 @@ import (
 
 // Addresses returns what a rule's peer means now, and what it will mean; known is false for peers
 // whose members cannot be seen.
-func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
+func (s *Designer) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
 	key := form.GroupKey(p)
 	if key == "" {
 		addrs, known := s.Region.Named(p)

@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ type rejection struct {
 // those admitted before, in the order of precedence. What each of them would need is told for the
 // case that it came on top of the rest. It is empty if everything was left out already, for the
 // sake of another interface of the same VM.
-func (s *Target) surplus(c *form.Class) (out []rejection) {
+func (s *Designer) surplus(c *form.Class) (out []rejection) {
 	n := c.NICs[0]
 	var kept, rest []*intent.Policy
 	with := func(p *intent.Policy) form.Demand {
@@ -55,7 +55,7 @@ func (s *Target) surplus(c *form.Class) (out []rejection) {
 // fit, or else the one of the lowest precedence, for without it peers may be alike that were not,
 // so that the others fit. An interface that stays as it is for the sake of one policy needs nothing
 // more.
-func (s *Target) leaveSurplus(c *form.Class) {
+func (s *Designer) leaveSurplus(c *form.Class) {
 	left := s.surplus(c)
 	if certain := slices.DeleteFunc(slices.Clone(left), func(u rejection) bool { return !u.certain }); len(certain) > 0 {
 		left = certain
@@ -73,4 +73,16 @@ func (s *Target) leaveSurplus(c *form.Class) {
 			}
 		}
 	}
+}
+
+// short says what a class is short of: what is needed and what there is. Which quota of rules would
+// do is not said, for how many rules name groups depends on the classes that there would be then.
+func (s *Designer) short(sh form.Shortage, c *form.Class) *reason.Reason {
+	out := reason.Why(reason.RulesShort)
+	out.Lack = &reason.Lack{
+		Quota: sh.Quota, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
+		AtLeast: sh.AtLeast, Limits: s.fitter.QuotaOf(c).Limits,
+	}
+	out.Lack.Whole = sh.Quota == reason.QuotaRulesPerGroup && sh.Needed <= sh.Available
+	return out
 }

@@ -1,4 +1,4 @@
-// Package target decides what a region shall look like: the classes of interfaces that share
+// Package design decides what a region shall look like: the classes of interfaces that share
 // groups, the rules of these, and who is left as he is because it does not fit.
 //
 // It owns the packing into quotas, what is refused where there are too few groups, and the rules
@@ -6,5 +6,5 @@
 // native facts, what is in force, and groups to use again. What does not fit because of what the
 // route holds back (guard.States.Restrict) waits, and nothing else changes.
 //
-// It is pure. One goroutine may use a Target at a time.
-package target
+// It is pure. One goroutine may use a Designer at a time.
+package design

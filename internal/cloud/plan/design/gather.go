@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"cmp"
@@ -57,7 +57,7 @@ func (g *gatherings) reset() {
 }
 
 // formGatherings adds the gatherings that are in use to the classes.
-func (s *Target) formGatherings(used map[string]bool) {
+func (s *Designer) formGatherings(used map[string]bool) {
 	s.Memberships = map[*guard.NIC][]*form.Class{}
 	existing := s.gatherings.existing
 	if len(existing)+len(s.gatherings.gathered) == 0 {
@@ -84,7 +84,7 @@ func (s *Target) formGatherings(used map[string]bool) {
 }
 
 // gatherable returns the interfaces with a class by the address groups.
-func (s *Target) gatherable() map[membershipGroup]*crew {
+func (s *Designer) gatherable() map[membershipGroup]*crew {
 	if s.gatherings.crews != nil {
 		return s.gatherings.crews
 	}
@@ -109,7 +109,7 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 
 // hasSlot reports whether the interface can hold one more group besides that of its class and its
 // gatherings.
-func (s *Target) hasSlot(n *guard.NIC) bool {
+func (s *Designer) hasSlot(n *guard.NIC) bool {
 	needed := len(s.Memberships[n]) + 2
 	if n.State == guard.Member {
 		needed += len(n.Former)
@@ -118,7 +118,7 @@ func (s *Target) hasSlot(n *guard.NIC) bool {
 }
 
 // trial is what a reference to a gathering would mean if it was made.
-func (s *Target) trial(k membershipGroup, view *intent.Network) form.Candidate {
+func (s *Designer) trial(k membershipGroup, view *intent.Network) form.Candidate {
 	return s.gatherings.trials.Get(trialKey{k, view}, func() form.Candidate {
 		var nics []*guard.NIC
 		for _, n := range s.gatherable()[k].nics {
@@ -134,7 +134,7 @@ func (s *Target) trial(k membershipGroup, view *intent.Network) form.Candidate {
 // gather looks for address groups of which the class names so many members that it would fit if
 // each of these groups was one reference. It reports whether it found some; they will be gathered
 // in the next attempt.
-func (s *Target) gather(c *form.Class) bool {
+func (s *Designer) gather(c *form.Class) bool {
 	first := c.NICs[0]
 	used := map[string]bool{}
 	addPeers(used, first.VM)

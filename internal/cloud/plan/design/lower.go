@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
@@ -6,9 +6,22 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
+// Settle makes the design of the region. Every attempt decides everything from scratch; what an
+// attempt finds impossible is ruled out for the following ones. Refusals stay for good, so there
+// are finitely many.
+func (s *Designer) Settle() {
+	for refused := true; refused; {
+		refused = s.attempt() || s.crowded()
+		if !refused {
+			s.setTargets()
+			refused = s.addTwins() || !s.Guard.Between() && s.full == nil && s.Guard.KeepSpared()
+		}
+	}
+}
+
 // lowerClasses turns what the classes must allow into rules and groups. It reports whether
 // something did not fit, so that the design has to be made again.
-func (s *Target) lowerClasses() (retry bool) {
+func (s *Designer) lowerClasses() (retry bool) {
 	var fitting []*form.Class // which are known to fit: their rules are of use only if all others do
 	for _, c := range s.Classes {
 		switch {
@@ -33,7 +46,7 @@ func (s *Target) lowerClasses() (retry bool) {
 }
 
 // lowerClass does it for one class.
-func (s *Target) lowerClass(c *form.Class) (retry bool) {
+func (s *Designer) lowerClass(c *form.Class) (retry bool) {
 	s.Account.MayStop()
 	s.Account.Recall.Trim()
 	rules, packed, short := s.fitter.Fit(form.Demand{Class: c, Want: c.Want})
@@ -46,7 +59,7 @@ func (s *Target) lowerClass(c *form.Class) (retry bool) {
 }
 
 // shortage deals with a class whose rules exceed a quota.
-func (s *Target) shortage(c *form.Class, short form.Shortfall) {
+func (s *Designer) shortage(c *form.Class, short form.Shortfall) {
 	first := c.NICs[0]
 	why := func() *reason.Reason { return s.short(short(), c) }
 	switch {
@@ -67,7 +80,7 @@ func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 }
 
 // attempt makes one. It reports whether rules did not fit.
-func (s *Target) attempt() (refused bool) {
+func (s *Designer) attempt() (refused bool) {
 	s.Account.MayStop()
 	s.Guard.DecideStates()
 	s.formClasses()

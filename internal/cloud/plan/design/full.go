@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 
 // crowded deals with a design for which there are too few groups. It reports whether something was
 // refused, or can be made smaller, so that the design has to be made again.
-func (s *Target) crowded() bool {
+func (s *Designer) crowded() bool {
 	if s.Guard.Between() { // what is wanted in the end has room
 		return false
 	}
@@ -63,7 +63,7 @@ func (r request) first() intent.VMRef {
 // less than that at a time: without one policy several groups may be needless. What groups there
 // are plays no part, unless all is in force, so that each round comes to the same. It reports
 // whether there is anything.
-func (s *Target) refuseNewest(surplus int) bool {
+func (s *Designer) refuseNewest(surplus int) bool {
 	var newest, edited []request // of each class
 	for _, c := range s.Classes {
 		if c.Gathers || c.Frozen || c.NICs[0].VM == nil {
@@ -95,7 +95,7 @@ func (s *Target) refuseNewest(surplus int) bool {
 
 // requests are those for the group of a class: of the policies on its VMs, or of those that name
 // them as peers. It is established if what is in force needs it anyway.
-func (s *Target) requests(c *form.Class) (out []request, established bool) {
+func (s *Designer) requests(c *form.Class) (out []request, established bool) {
 	ask := func(p *intent.Policy, vm *guard.VM) (inForce bool) {
 		inForce = s.Region.InForce(vm.VM, p)
 		i := slices.IndexFunc(out, func(r request) bool { return r.policy == p && r.inForce == inForce })
@@ -141,7 +141,7 @@ func created(c *form.Class) (n int) {
 }
 
 // otherGroups is how many groups there are that are not ours to delete.
-func (s *Target) otherGroups() int {
+func (s *Designer) otherGroups() int {
 	n := s.Region.Snap.GroupsBeside
 	for i := range s.Region.Snap.Groups {
 		if g := &s.Region.Snap.Groups[i]; !s.Region.Owned(g) && !g.View {

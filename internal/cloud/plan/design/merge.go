@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"slices"
@@ -14,7 +14,7 @@ import (
 // while they still have all that they hold now. Where a region has too few groups, a class gets no
 // more of them than its rules need, whatever there is now: a group in which rules have spilled on
 // the way must not take the place of what the round before has admitted.
-func (s *Target) merged(c *form.Class, rules []cloud.Rule, packed [][]cloud.Rule) [][]cloud.Rule {
+func (s *Designer) merged(c *form.Class, rules []cloud.Rule, packed [][]cloud.Rule) [][]cloud.Rule {
 	if len(packed) < 2 || len(c.Existing) < len(packed) || s.Guard.Between() || c.Frozen {
 		return packed
 	}

@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"cmp"
@@ -127,7 +127,7 @@ func (s *matcher) candidates(c *form.Class, out []match) []match {
 }
 
 // AllGroups returns the wanted groups, class by class.
-func (s *Target) AllGroups() []*form.Group {
+func (s *Designer) AllGroups() []*form.Group {
 	var out []*form.Group
 	for _, c := range s.Classes {
 		out = append(out, c.Groups...)

@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"maps"
@@ -16,7 +16,7 @@ import (
 // addTwins decides which rules somebody else's groups need beside those that name a group that
 // guarded interfaces give up. It reports whether one of them has no room, so that the design has to
 // be made again.
-func (s *Target) addTwins() (retry bool) {
+func (s *Designer) addTwins() (retry bool) {
 	s.Twins = map[string][]cloud.Rule{}
 	followed := s.Guard.Followed()
 	for _, id := range slices.Sorted(maps.Keys(followed)) {
@@ -48,7 +48,7 @@ func (s *Target) addTwins() (retry bool) {
 // early reports whether a new twin would give an interface that holds the group more than it is
 // allowed now, in a direction in which it waits for others. Twins are all that we can hold back
 // there.
-func (s *Target) early(holder *cloud.Group, twin cloud.Rule) bool {
+func (s *Designer) early(holder *cloud.Group, twin cloud.Rule) bool {
 	if slices.ContainsFunc(s.Region.TwinsNow[holder.ID], twin.Same) {
 		return false
 	}
@@ -61,7 +61,7 @@ func (s *Target) early(holder *cloud.Group, twin cloud.Rule) bool {
 
 // standIns are the peers by which the guarded interfaces are named that natively belong to a group:
 // the groups that nobody else holds, and addresses for the rest.
-func (s *Target) standIns(group string, view *intent.Network) (out []cloud.Peer) {
+func (s *Designer) standIns(group string, view *intent.Network) (out []cloud.Peer) {
 	natives := map[*guard.NIC]bool{}
 	for _, n := range s.Guard.Gone(group) {
 		if view.Reaches(n.Network) {
@@ -96,7 +96,7 @@ func (s *Target) standIns(group string, view *intent.Network) (out []cloud.Peer)
 }
 
 // Extended reports whether rules of ours are in somebody else's group, or shall be.
-func (s *Target) Extended(g *cloud.Group) bool {
+func (s *Designer) Extended(g *cloud.Group) bool {
 	_, followed := s.Twins[g.ID]
 	return followed || len(s.Region.TwinsNow[g.ID]) > 0
 }

@@ -1,4 +1,4 @@
-package target
+package design
 
 import (
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -8,8 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
-// Target is what is wanted in a region, and what the attempts so far have ruled out; see settle.
-type Target struct {
+// Designer makes the design of a region, and has what the attempts so far have ruled out; see
+// Settle.
+type Designer struct {
 	Account *intent.Account
 	Region  *intent.Region
 	Guard   *guard.States
@@ -28,8 +29,8 @@ type Target struct {
 }
 
 // New begins with what cannot be expressed or controlled at all.
-func New(r *intent.Region, lower form.Lowerer) *Target {
-	s := &Target{
+func New(r *intent.Region, lower form.Lowerer) *Designer {
+	s := &Designer{
 		Account: r.Account, Region: r, Guard: guard.NewStates(r), Lower: lower, literal: map[string]bool{}, Outgrown: map[string]bool{},
 		gatherings: gatherings{existing: map[string]bool{}, gathered: map[membershipGroup]bool{}},
 	}
