@@ -110,8 +110,8 @@ func TestServiceThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestReleasedBesideBlocked: a VM that is released is given back although another one cannot be, and
-// what it loses with that is said.
+// TestReleasedBesideBlocked: a VM that is released is given back although another one cannot be,
+// and what it loses with that is said.
 func TestReleasedBesideBlocked(t *testing.T) {
 	e := naming()
 	f := e.cloud()

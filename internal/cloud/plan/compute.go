@@ -78,9 +78,9 @@ func Apart(regions []Region, entities, services map[EntityRef]VMRef) []Region {
 	return out
 }
 
-// planOrForce is plan, and once more if what is blocked is the plan that somebody wants to go on. It
-// goes on only in networks where the word leads to what is wanted: to close something on a way that
-// ends before that would be undone by the next plan, and done again by the one after it.
+// planOrForce is plan, and once more if what is blocked is the plan that somebody wants to go on.
+// It goes on only in networks where the word leads to what is wanted: to close something on a way
+// that ends before that would be undone by the next plan, and done again by the one after it.
 func (c *planning) planOrForce() *Result {
 	out, forced := c.plan()
 	for in := c.account.In; in.Forced == nil && len(forced) > 0; {

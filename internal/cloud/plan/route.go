@@ -111,10 +111,10 @@ func (s *regional) reconsider() bool {
 
 // outgrow finds the groups that hold up everything, because neither all of their new rules fit in
 // beside the old ones nor one after the other. Their classes shall have groups beside them, which
-// their interfaces join before they leave the old ones. Where there is no room for that, or somebody
-// would still hold an old one after all steps, the change stays blocked: to do without something for
-// the sake of a group that is there for a moment would come and go for ever. It reports whether
-// something else is wanted now.
+// their interfaces join before they leave the old ones. Where there is no room for that, or
+// somebody would still hold an old one after all steps, the change stays blocked: to do without
+// something for the sake of a group that is there for a moment would come and go for ever. It
+// reports whether something else is wanted now.
 func (s *regional) outgrow() bool {
 	old, before := s.design.Outgrown, len(s.design.Outgrown)
 	for id := range old {

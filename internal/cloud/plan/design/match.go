@@ -166,8 +166,8 @@ func (s *matcher) fill(c *form.Class, packed [][]cloud.Rule) {
 	}
 }
 
-// spare returns a group in which rules of the class have spilled and that nobody holds; nil if there
-// is none.
+// spare returns a group in which rules of the class have spilled and that nobody holds; nil if
+// there is none.
 func (s *matcher) spare(c *form.Class) *cloud.Group {
 	for _, g := range s.made[c.Hash] {
 		if g.Tags[cloud.TagKind] == form.KindSpill && g.NetworkID == c.Network.ID && !s.outgrown[g.ID] && len(s.byHeld[g.ID]) == 0 && s.ByKey[g.ID] == nil {

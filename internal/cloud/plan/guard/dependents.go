@@ -268,10 +268,10 @@ func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 	return refused
 }
 
-// KeepSpared has VMs stay as they are whose policies do not fit, and of which an interface would not
-// be taken over again once it is given back: it is under control, and somebody has come to depend on
-// its own groups. The next plan would find room for what this one leaves out. It reports whether
-// there are any.
+// KeepSpared has VMs stay as they are whose policies do not fit, and of which an interface would
+// not be taken over again once it is given back: it is under control, and somebody has come to
+// depend on its own groups. The next plan would find room for what this one leaves out. It reports
+// whether there are any.
 func (s *States) KeepSpared() (found bool) {
 	for _, n := range s.NICs {
 		if !n.spared || n.State == Guarded || !n.Taken() || s.Controllable(n) != nil || n.VM == nil {

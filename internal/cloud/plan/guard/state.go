@@ -130,8 +130,8 @@ func (s *States) Loses(n *NIC, with addrset.Set) (lost *reason.Flow, any bool) {
 	return nil, false
 }
 
-// keepForUnread has interfaces stay as they are whose own groups let through what nobody knows to be
-// theirs, because the service at the other end cannot be read. It reports whether there are any.
+// keepForUnread has interfaces stay as they are whose own groups let through what nobody knows to
+// be theirs, because the service at the other end cannot be read. It reports whether there are any.
 func (s *States) keepForUnread() (found bool) {
 	if len(s.Region.OfUnread) == 0 {
 		return false

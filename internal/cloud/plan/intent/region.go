@@ -29,8 +29,8 @@ type Region struct {
 	Order    []*VM  // selected VMs, sorted by ID
 	vms      map[string]*VM
 
-	// OfUnread are the interfaces of services that cannot be read, so that nobody knows which groups
-	// they natively belong to.
+	// OfUnread are the interfaces of services that cannot be read, so that nobody knows which
+	// groups they natively belong to.
 	OfUnread []*NIC
 	ByFormer map[string][]*NIC // native group -> interfaces that natively belong to it
 	ByHeld   map[string][]*NIC // group -> interfaces that hold it now
@@ -38,8 +38,8 @@ type Region struct {
 	Noted    map[string][]Note // by object
 
 	// What was worked out: the addresses of the peers of rules, of address groups, of those that
-	// hold a group now or natively belong to it, of all interfaces and of services, as they are seen
-	// from a network, and those of prefix lists.
+	// hold a group now or natively belong to it, of all interfaces and of services, as they are
+	// seen from a network, and those of prefix lists.
 	peers                Once[peerOf, addrset.Set]
 	groups, held, former Once[viewed, addrset.Set]
 	all, services        Once[*Network, addrset.Set]
