@@ -45,9 +45,9 @@ func Layers(in Input, lower Lowerer) string {
 			nics = append(nics, n.ID)
 		}
 		for _, g := range class.Groups {
-			line("target", "%s for %s", g.Name, strings.Join(nics, ", "))
+			line("design", "%s for %s", g.Name, strings.Join(nics, ", "))
 			for _, r := range g.Rules {
-				line("target", "  %s", r)
+				line("design", "  %s", r)
 			}
 		}
 	}
