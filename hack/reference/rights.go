@@ -39,7 +39,7 @@ func rights(out *bytes.Buffer) error {
 		fmt.Fprintf(out, "| %s | %s |\n", p.Right, linked(p.Permits))
 	}
 	fmt.Fprint(out, "\n## Azure: actions of the role\n\n| Actions | For |\n|---|---|\n")
-	for _, p := range azure.Purposes() {
+	for _, p := range append(azure.Purposes(), azure.Optional()...) {
 		fmt.Fprintf(out, "| `%s` | %s |\n", strings.ReplaceAll(strings.Join(p.Actions, "`, `"), "`/", "`.../"), linked(p.For))
 	}
 	return nil

@@ -27,15 +27,19 @@ type Router interface {
 
 // RouteTable is a route table of a network. Routes to the network itself are left out.
 type RouteTable struct {
-	ID, NetworkID string
-	Tags          map[string]string
-	Routes        []Route
+	ID string
+	// NetworkID is empty while the table leads the packets of no network, or of several whose
+	// interfaces it cannot tell apart.
+	NetworkID string
+	Tags      map[string]string
+	Routes    []Route
 }
 
 // Route leads an address range to an interface or to something else.
 type Route struct {
 	Destination netip.Prefix
-	// Interface takes the packets; empty if something else does, which Other names.
+	// Interface is the ID of what takes the packets, or an address that no interface has. It is
+	// empty if the route is somebody else's, and leads to what Other names.
 	Interface string
 	Other     string
 }
@@ -54,7 +58,7 @@ type RouteOpKind string
 // The kinds of operations on routes. Each succeeds where the cloud is in the wanted state already.
 const (
 	// RouteOpPut makes Destination lead to Interface, whatever interface it led to before. A route
-	// to anything but an interface stays, and the error is a Conflict.
+	// with Other stays, and the error is a Conflict.
 	RouteOpPut RouteOpKind = "PutRoute"
 	// RouteOpDelete removes the route of Destination if it leads to Interface.
 	RouteOpDelete RouteOpKind = "DeleteRoute"

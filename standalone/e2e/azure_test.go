@@ -239,6 +239,7 @@ func TestAzure(t *testing.T) {
 	}
 
 	t.Run("a service tag", a.serviceTag)
+	t.Run("routes to Nodes", a.routesToNodes)
 	t.Run("a change by hand", func(t *testing.T) {
 		a.byHand(group, func(doc map[string]any) {
 			p, _ := doc["properties"].(map[string]any)

@@ -169,6 +169,10 @@ type CloudProviderAccountAzureConfig struct {
 	// fits: tell them lower than they are and more is refused, tell them higher and calls fail.
 	// +optional
 	Quotas *AzureQuotas `json:"quotas,omitempty"`
+	// NodeRoutes has the routes to Pods written into route tables of the subscription. Its author
+	// must be allowed to list Nodes.
+	// +optional
+	NodeRoutes *AzureNodeRoutes `json:"nodeRoutes,omitempty"`
 }
 
 // AzureFlowLogs is a container of blobs with flow logs, as Network Watcher writes them.

@@ -39,6 +39,29 @@ type NodeRoutes struct {
 	RouteTables []string `json:"routeTables"`
 }
 
+// AzureNodeRoutes has the controller write the routes to Pods into route tables of Azure, as
+// NodeRoutes does on AWS: the podCIDRs of a Node lead to the address of the interface that has the
+// Node's internal address, and the controller turns on IP forwarding there.
+type AzureNodeRoutes struct {
+	// ClusterCIDRs are the ranges that Pods have their addresses from. A route whose destination
+	// lies in one of them, and whose name begins with nephele-, is the controller's.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked() && cidr(self).prefixLength() >= 8",message="must be a CIDR of at most /8 without host bits, for example 10.244.0.0/16"
+	// +listType=set
+	ClusterCIDRs []string `json:"clusterCIDRs"`
+	// RouteTables are the tables that are written, by their IDs: the tables of the subnets that
+	// Nodes are in, which are subnets of one virtual network for each table.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=300
+	// +kubebuilder:validation:items:Pattern=`^/subscriptions/[0-9a-fA-F-]{36}/resource[gG]roups/[^/]{1,90}/providers/[mM]icrosoft[.][nN]etwork/route[tT]ables/[^/]{1,80}$`
+	// +listType=set
+	RouteTables []string `json:"routeTables"`
+}
+
 // NodeRoutesStatus is what the controller has written, or is about to write. What is listed here
 // and is no longer asked for, is taken back.
 type NodeRoutesStatus struct {
@@ -47,8 +70,8 @@ type NodeRoutesStatus struct {
 	// +listMapKey=id
 	// +optional
 	Tables []NodeRouteTable `json:"tables,omitempty"`
-	// Interfaces are those whose check of source and destination the controller has turned off, as
-	// "REGION/ID".
+	// Interfaces are those whose check of source and destination the controller has turned off, or
+	// whose IP forwarding it has turned on, as "REGION/ID".
 	// +listType=set
 	// +optional
 	Interfaces []string `json:"interfaces,omitempty"`

@@ -20,6 +20,7 @@ func (f *azureRoleFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.pins.Subscription, "subscription", "", "id of the subscription that the role can be assigned in")
 	flags.StringSliceVar(&f.pins.Groups, "resource-groups", nil, "resource groups of the subscription that the role can be assigned at (default all)")
 	flags.StringVar(&f.pins.Name, "name", "", "name of the role, which must be the only one of its name in the tenant (default as published)")
+	flags.BoolVar(&f.pins.NodeRoutes, "node-routes", false, "permit to write routes to Nodes into route tables")
 	flags.StringVar(&f.mode, "mode", string(rights.Enforce), "plan to look only, or enforce")
 }
 
@@ -45,7 +46,7 @@ func (f *azureRoleFlags) check(given *pflag.FlagSet) error {
 func newAzureRoleCommand(notes Notes) *cobra.Command {
 	var f azureRoleFlags
 	c := &cobra.Command{
-		Use:   "azure-role --subscription ID [--resource-groups NAME,...] [--name NAME] [--mode plan|enforce]",
+		Use:   "azure-role --subscription ID [--resource-groups NAME,...] [--name NAME] [--node-routes] [--mode plan|enforce]",
 		Short: "Print the custom role that an Azure subscription needs",
 		Long: `Print the definition of a custom role with the fewest rights that Nephele works with, as "az role definition create" takes it. The flags say
 where it can be assigned. It permits nothing until it is assigned: assign it at each of these resource groups.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/routing"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
@@ -75,6 +76,7 @@ type Config struct {
 type Account struct {
 	cfg     Config
 	network networkClients
+	routes  routing.Clients
 	graph   *armresourcegraph.Client
 	tags    *tagsClient
 	// credential and options are what the clients are made of, storages the clients of blobs by
@@ -142,6 +144,9 @@ func New(cfg Config) (*Account, error) {
 	options.PerRetryPolicies = append(options.PerRetryPolicies, admission{a}, recorder{a})
 	o := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
 	if a.network, err = newNetworkClients(cfg.Credential.SubscriptionID, credential, o); err != nil {
+		return nil, fmt.Errorf("make the clients: %w", err)
+	}
+	if a.routes, err = routing.NewClients(cfg.Credential.SubscriptionID, credential, o); err != nil {
 		return nil, fmt.Errorf("make the clients: %w", err)
 	}
 	if a.graph, err = armresourcegraph.NewClient(credential, o); err != nil {

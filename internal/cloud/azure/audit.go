@@ -121,6 +121,11 @@ func nameOfCall(method, path string) string {
 		return "Microsoft.Network/applicationSecurityGroups/" + verb
 	case strings.Contains(path, "/providers/microsoft.network/networkinterfaces/"):
 		return "Microsoft.Network/networkInterfaces/" + verb
+	case strings.Contains(path, "/providers/"+typeRouteTable+"/"):
+		if strings.Contains(path, "/routes/") {
+			return "Microsoft.Network/routeTables/routes/" + verb
+		}
+		return "Microsoft.Network/routeTables/" + verb
 	}
 	return strings.ToLower(method)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/printed"
 	"github.com/nephele-io/nephele/internal/platform/unicodetext"
 )
 
@@ -114,7 +115,7 @@ func (d *Description) Add(source string, document []byte) error {
 	}
 	rows := make([]row, len(raw))
 	for i := range raw {
-		text, err := fromPrinted(raw[i])
+		text, err := printed.Whole(raw[i])
 		if err == nil {
 			err = json.Unmarshal(text, &rows[i])
 		}

@@ -217,7 +217,7 @@ func randomLeads(r *rand.Rand, b *build.Builder) map[string][]netip.Prefix {
 	if r.IntN(3) == 0 {
 		var routes []any
 		for _, prefix := range [][]string{{"203.0.113.0/24"}, {"0.0.0.0/0"}, {"203.0.113.0/24", "0.0.0.0/0"}, {"Storage"}}[r.IntN(4)] {
-			routes = append(routes, map[string]any{"name": "r", "properties": map[string]any{"addressPrefix": prefix, "nextHopType": "VirtualAppliance", "nextHopIpAddress": "10.1.9.4"}})
+			routes = append(routes, map[string]any{"name": fmt.Sprint("r", len(routes)), "properties": map[string]any{"addressPrefix": prefix, "nextHopType": "VirtualAppliance", "nextHopIpAddress": "10.1.9.4"}})
 			if p, err := netip.ParsePrefix(prefix); err == nil {
 				network = append(network, p)
 			} else {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/cloud/azure/printed"
 )
 
 // TestSpaceOf: what the tag VirtualNetwork means as far as resources tell it, and whether it may
@@ -77,7 +79,7 @@ func TestPrintedRoutes(t *testing.T) {
 		`{"id":"` + base + `virtualNetworkGateways/gw","name":"gw","type":"Microsoft.Network/virtualNetworkGateways","location":"westeurope","gatewayType":"Vpn","enableBgp":false,
 			"ipConfigurations":[{"id":"x","name":"n","subnet":{"id":"` + base + `virtualNetworks/a/subnets/GatewaySubnet"}}],"vpnClientConfiguration":{"vpnClientAddressPool":{"addressPrefixes":["172.30.0.0/24"]}}}`,
 	} {
-		raw, err := fromPrinted(json.RawMessage(text))
+		raw, err := printed.Whole(json.RawMessage(text))
 		var r row
 		if err == nil {
 			err = json.Unmarshal(raw, &r)

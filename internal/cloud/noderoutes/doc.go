@@ -2,9 +2,10 @@
 // a cloud.
 //
 // It owns the routes, in the route tables that accounts name, whose destinations lie in the ranges
-// that they name and that lead to interfaces; the check of source and destination of the
-// interfaces that these routes lead to; the tag that claims a table; and the condition NodeRoutes
-// and status.nodeRoutes of accounts. What is to be done is computed by a pure function (Compute).
+// that they name and that lead to interfaces (on Azure, of which the names are ours); whether the
+// interfaces that these routes lead to take packets for others; the tag that claims a table; and
+// the condition NodeRoutes and status.nodeRoutes of accounts. What is to be done is computed by a
+// pure function (Compute).
 //
 // It promises: a route that leads to anything but an interface is never changed. A table that
 // another control plane has claimed is left alone. Nothing is written for an account whose mode is

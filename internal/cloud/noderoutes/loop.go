@@ -128,8 +128,15 @@ func concerned(a *cloudv1.CloudProviderAccount) bool {
 
 // wishOf is what an account asks for; nil if that is nothing.
 func wishOf(a *cloudv1.CloudProviderAccount) *cloudv1.NodeRoutes {
-	if a.Spec.AWSConfig != nil {
-		return a.Spec.AWSConfig.NodeRoutes
+	switch aws, azure := a.Spec.AWSConfig, a.Spec.AzureConfig; {
+	case aws != nil:
+		return aws.NodeRoutes
+	case azure != nil && azure.NodeRoutes != nil:
+		out := &cloudv1.NodeRoutes{ClusterCIDRs: azure.NodeRoutes.ClusterCIDRs}
+		for _, id := range azure.NodeRoutes.RouteTables {
+			out.RouteTables = append(out.RouteTables, strings.ToLower(id)) // ids are the same in any case
+		}
+		return out
 	}
 	return nil
 }
@@ -159,17 +166,23 @@ func nodesOf(list []corev1.Node) (out []Node, problems []string) {
 	return out, problems
 }
 
-// vmOf is the ID of the virtual machine in a provider ID of AWS, "aws:///ZONE/INSTANCE"; that of
-// another cloud is one that no interface has.
+// vmOf is the ID of the virtual machine in a provider ID of AWS, "aws:///ZONE/INSTANCE", or of
+// Azure, "azure:///subscriptions/..."; that of another cloud is one that no interface has.
 func vmOf(providerID string) string {
+	if id, ok := strings.CutPrefix(providerID, "azure://"); ok {
+		return strings.ToLower(id)
+	}
 	return providerID[strings.LastIndexByte(providerID, '/')+1:]
 }
 
 // regionsOf are the regions of an account, and those where something of ours may be left.
 func regionsOf(a *cloudv1.CloudProviderAccount) []string {
 	var out []string
-	if a.Spec.AWSConfig != nil {
+	switch {
+	case a.Spec.AWSConfig != nil:
 		out = slices.Clone(a.Spec.AWSConfig.Region)
+	case a.Spec.AzureConfig != nil:
+		out = slices.Clone(a.Spec.AzureConfig.Region)
 	}
 	if s := a.Status.NodeRoutes; s != nil {
 		for _, t := range s.Tables {

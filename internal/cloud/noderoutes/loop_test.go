@@ -290,3 +290,36 @@ func TestOddNodes(t *testing.T) {
 		t.Errorf("%s, %s", done, condition)
 	}
 }
+
+// TestAzure: an account of Azure names tables and machines by ids, which are the same in any case.
+func TestAzure(t *testing.T) {
+	b := newBench(t)
+	const scope = "/subscriptions/s/resourceGroups/g/providers/"
+	machine, table := scope+"Microsoft.Compute/virtualMachines/A", scope+"Microsoft.Network/routeTables/Nodes"
+	key := strings.ToLower(table)
+	b.cloud.tables = map[string]*cloud.RouteTable{key: {ID: key, NetworkID: "vnet"}}
+	b.cloud.nics = map[string]*cloud.Forwarder{"/nic": {ID: "/nic", VMID: strings.ToLower(machine), NetworkID: "vnet", Addresses: []netip.Addr{netip.MustParseAddr("172.16.0.1")}}}
+	var n corev1.Node
+	if err := b.kube.Get(t.Context(), client.ObjectKey{Name: "a"}, &n); err != nil {
+		t.Fatal(err)
+	}
+	n.Spec.ProviderID = "azure://" + machine
+	if err := b.kube.Update(t.Context(), &n); err != nil {
+		t.Fatal(err)
+	}
+	b.edit(func(a *cloudv1.CloudProviderAccount) {
+		a.Spec.AWSConfig = nil
+		a.Spec.AzureConfig = &cloudv1.CloudProviderAccountAzureConfig{
+			Region: []string{"eu-west-1"}, NodeRoutes: &cloudv1.AzureNodeRoutes{ClusterCIDRs: []string{"10.244.0.0/16"}, RouteTables: []string{table}},
+		}
+	})
+	leads, kept := "True OK 1 routes lead to Pods of the cluster's 2 Nodes", "eu-west-1/"+key+" [10.244.0.0/16] 1 eu-west-1//nic"
+	b.expect("ClaimRouteTable "+key+"; SetForwarding /nic true; PutRoute "+key+" 10.244.1.0/24 to /nic", leads, kept)
+	b.edit(func(a *cloudv1.CloudProviderAccount) {
+		a.Spec.AzureConfig.NodeRoutes.RouteTables[0] = strings.ToUpper(table)
+	})
+	b.expect("", leads, kept)
+	b.cloud.tables[key].NetworkID = ""
+	b.expect("DeleteRoute "+key+" 10.244.1.0/24 to /nic; SetForwarding /nic false",
+		"False NotRouted route table "+key+": no subnet uses it, or subnets of several networks do: nothing can be led to Nodes there", "eu-west-1/"+key+" [10.244.0.0/16] 0")
+}

@@ -144,6 +144,9 @@ func (p *planning) table(t *cloud.RouteTable, ranges []netip.Prefix) {
 	if asked && claim == "" {
 		p.before = append(p.before, cloud.RouteOp{Kind: cloud.RouteOpClaim, Table: t.ID, Claim: p.wish.Cluster, Reason: "routes to Nodes are written into it"})
 	}
+	if asked && t.NetworkID == "" {
+		p.problem("route table %s: no subnet uses it, or subnets of several networks do: nothing can be led to Nodes there", t.ID)
+	}
 	leads := p.leads(t, wanted)
 	there := map[netip.Prefix]cloud.Route{}
 	for _, r := range t.Routes {
@@ -181,7 +184,7 @@ func (p *planning) table(t *cloud.RouteTable, ranges []netip.Prefix) {
 // leads says which interface each podCIDR leads to in a table.
 func (p *planning) leads(t *cloud.RouteTable, ranges []netip.Prefix) map[netip.Prefix]string {
 	out := map[netip.Prefix]string{}
-	if len(ranges) == 0 {
+	if len(ranges) == 0 || t.NetworkID == "" {
 		return out
 	}
 	for _, n := range p.nodes {

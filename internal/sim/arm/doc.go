@@ -18,8 +18,9 @@
 //     names match in any case.
 //
 //   - Writable resources: network and application security groups, interfaces, virtual networks,
-//     public addresses, virtual machines (also start, stop, deallocate, instance view); rules,
-//     subnets and peerings also one by one; resource groups, tags, locks. Scale sets are readable.
+//     route tables, public addresses, virtual machines (also start, stop, deallocate, instance
+//     view); rules, routes, subnets and peerings also one by one; resource groups, tags, locks.
+//     Scale sets are readable.
 //
 //   - Operations end at once, or after --azure-operation-delay; until then a second write gets
 //     AnotherOperationInProgress (409), and who refers to the resource RetryableError (429). A
@@ -44,10 +45,11 @@
 //     round. Each group must allow, by its first matching rule, default rules included. The host
 //     (168.63.129.16) and the metadata service are reached unless a rule with a tag of the platform
 //     denies it. A Standard public address without a group is closed. Load balancers and
-//     application gateways are followed to their targets in tests (azure.Cloud.Through), not by
-//     this request. Not modelled: Virtual Network Manager, routes, floating IPs, ranges of inbound
-//     NAT, path maps and layer 4 listeners of gateways. Gateways, connections and route tables
-//     count only for what VirtualNetwork means; learnedRoutes of a saved state are prefixes that
+//     application gateways are followed to their targets in tests (azure.Cloud.Through), and
+//     user-defined routes to appliances (azure.Verdicts.Led), not by this request. Not modelled:
+//     Virtual Network Manager, floating IPs, ranges of inbound NAT, path maps and layer 4 listeners
+//     of gateways. Gateways, connections and, but for Led, route tables count only for what
+//     VirtualNetwork means; learnedRoutes of a saved state are prefixes that
 //     gateways have learned, which no resource tells. Service tags have the addresses of a saved
 //     state, or of what az network list-service-tags prints. With emptyGroupsVoidRules: true of a
 //     subscription in a saved state, a rule that names several application security groups is

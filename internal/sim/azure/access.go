@@ -93,8 +93,8 @@ var canonical = map[string]string{
 	document.TypeEndpoint: "Microsoft.Network/privateEndpoints", document.TypeRule: "Microsoft.Network/networkSecurityGroups/securityRules", document.TypePublicIP: "Microsoft.Network/publicIPAddresses",
 	document.TypeVM: "Microsoft.Compute/virtualMachines", document.TypeSet: "Microsoft.Compute/virtualMachineScaleSets", document.TypeInstance: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
 	document.TypeSetNIC: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces",
-	typeRouteTable:      "Microsoft.Network/routeTables", typeNetworkGateway: "Microsoft.Network/virtualNetworkGateways",
-	typeLocalGateway: "Microsoft.Network/localNetworkGateways", typeConnection: "Microsoft.Network/connections",
+	document.TypeTable:  "Microsoft.Network/routeTables", document.TypeRoute: "Microsoft.Network/routeTables/routes",
+	typeNetworkGateway: "Microsoft.Network/virtualNetworkGateways", typeLocalGateway: "Microsoft.Network/localNetworkGateways", typeConnection: "Microsoft.Network/connections",
 	document.TypeBalancer: "Microsoft.Network/loadBalancers", document.TypeGateway: "Microsoft.Network/applicationGateways",
 }
 

@@ -26,6 +26,15 @@ func (c checks) check(w Write, prev, next *Resource) error {
 		return c.checkNetwork(w, prev, next, p)
 	case *document.Machine:
 		return c.checkMachine(next, p)
+	case *document.RouteTable:
+		limits := c.limits(next.id)
+		switch {
+		case prev == nil && c.count(next) >= limits.RouteTables:
+			return document.BadRequest("RouteTableCountLimitReached", "Cannot create more than %d route tables for this subscription in this region.", limits.RouteTables)
+		case len(p.Routes) > limits.RoutesPerTable:
+			return document.BadRequest("RouteCountLimitReached", "Route table %s cannot have more than %d routes.", next.ID, limits.RoutesPerTable)
+		}
+		return nil
 	}
 	if next.id.Type() == document.TypeASG && prev == nil {
 		if most := c.limits(next.id).ApplicationSecurityGroups; c.count(next) >= most {
@@ -305,10 +314,19 @@ func (c checks) checkAddress(next *Resource, x *document.Configuration, where *d
 func (c checks) checkNetwork(w Write, prev, next *Resource, n *document.Network) error {
 	for i := range n.Subnets {
 		s := &n.Subnets[i]
+		at := next.id.Child("subnets", s.Name)
+		if s.Routes != "" {
+			t, err := access(c).referTo(s.Routes, at.String(), next.Location, next.id)
+			if err != nil {
+				return err
+			}
+			if err := w.By.link("Microsoft.Network/routeTables/join/action", at.String(), t.ID); err != nil {
+				return err
+			}
+		}
 		if s.NSG == "" {
 			continue
 		}
-		at := next.id.Child("subnets", s.Name)
 		g, err := access(c).referTo(s.NSG, at.String(), next.Location, next.id)
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@
 //   - Nothing happens by itself: times and randomness are passed in.
 //   - Allowed decides a packet from the security groups of both ends and of their subnets,
 //     independently of their author. Through follows one to the front end of a load balancer
-//     or application gateway on to the targets.
+//     or application gateway on to the targets, and Led one that routes lead to an interface.
 //
 // A Cloud is not safe for concurrent use. The World that owns one (package aws) serialises
 // changes, and lets reads run beside one another; reads are marked as such below and change

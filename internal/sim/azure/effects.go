@@ -18,11 +18,13 @@ func wholes(key string, r *Resource) map[string]effect.Parts {
 	case *document.SecurityGroup:
 		return map[string]effect.Parts{key: effect.PartsOf(p.Rules, rulePart)}
 	case *document.NIC:
-		own := effect.Parts{groupPart: p.NSG}
+		own := effect.Parts{groupPart: p.NSG, forwardPart: p.Forwards}
 		for _, c := range p.Configurations {
 			own[c.Name] = c.ASGs
 		}
 		return map[string]effect.Parts{key: own}
+	case *document.RouteTable:
+		return map[string]effect.Parts{key: effect.PartsOf(p.Routes, func(r *document.Route) string { return r.Name })}
 	case *document.Network:
 		out := map[string]effect.Parts{}
 		for i := range p.Subnets {
@@ -35,9 +37,9 @@ func wholes(key string, r *Resource) map[string]effect.Parts {
 
 func rulePart(r *document.Rule) string { return r.Direction + "/" + r.Name }
 
-// groupPart is the name of the part that is the network security group of something. No IP
-// configuration has it.
-const groupPart = "/"
+// groupPart is the name of the part that is the network security group of something, forwardPart
+// that of whether an interface forwards. No IP configuration has either.
+const groupPart, forwardPart = "/", "//"
 
 // record notes what becomes of a resource.
 func (c *Cloud) record(key string, before, after *Resource) {
@@ -86,11 +88,14 @@ func seenBy(c *Cloud, p endpoint) *Cloud {
 		case *document.NIC:
 			parts, n := seen(whole, r), *now
 			n.NSG, _ = parts[groupPart].(string)
+			n.Forwards, _ = parts[forwardPart].(bool)
 			n.Configurations = slices.Clone(now.Configurations)
 			for i := range n.Configurations {
 				n.Configurations[i].ASGs, _ = parts[n.Configurations[i].Name].([]string)
 			}
 			next.parsed = &n
+		case *document.RouteTable:
+			next.parsed = &document.RouteTable{Routes: effect.View(c.settings.Effects, viewer, whole, now.Routes, func(r *document.Route) string { return r.Name })}
 		case *document.Network:
 			n := *now
 			n.Subnets = slices.Clone(now.Subnets)

@@ -12,6 +12,7 @@ import (
 type index struct {
 	groupNICs    map[string][]string // network security group -> ids of interfaces
 	groupSubnets map[string][]string // network security group -> ids of subnets
+	tableSubnets map[string][]string // route table -> ids of subnets
 	subnetUsers  map[string][]string // subnet -> ids of IP configurations
 	members      map[string][]located
 	mentions     map[string][]string // application security group -> ids of rules
@@ -36,7 +37,7 @@ type located struct {
 
 func buildIndex(resources map[string]*Resource) *index {
 	x := &index{
-		groupNICs: map[string][]string{}, groupSubnets: map[string][]string{}, subnetUsers: map[string][]string{},
+		groupNICs: map[string][]string{}, groupSubnets: map[string][]string{}, tableSubnets: map[string][]string{}, subnetUsers: map[string][]string{},
 		members: map[string][]located{}, mentions: map[string][]string{}, machineOf: map[string]string{}, publicUser: map[string]string{},
 		private: map[networkAddress]located{}, public: map[netip.Addr]located{},
 	}
@@ -54,6 +55,9 @@ func buildIndex(resources map[string]*Resource) *index {
 			for i := range p.Subnets {
 				if g := p.Subnets[i].NSG; g != "" {
 					x.groupSubnets[g] = append(x.groupSubnets[g], r.id.Child("subnets", p.Subnets[i].Name).String())
+				}
+				if t := p.Subnets[i].Routes; t != "" {
+					x.tableSubnets[t] = append(x.tableSubnets[t], r.id.Child("subnets", p.Subnets[i].Name).String())
 				}
 			}
 		case *document.SecurityGroup:

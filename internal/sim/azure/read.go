@@ -39,7 +39,8 @@ func (c *Cloud) Get(by *Principal, id document.ID) (map[string]any, error) {
 }
 
 // parts are the types that are kept within their parent, and the list that holds them.
-var parts = map[string]string{document.TypeRule: "securityRules", document.TypeSubnet: "subnets", document.TypePeering: "virtualNetworkPeerings"}
+var parts = map[string]string{document.TypeRule: "securityRules", document.TypeSubnet: "subnets", document.TypePeering: "virtualNetworkPeerings",
+	document.TypeRoute: "routes"}
 
 // List returns the resources of a type: of a subscription, of a resource group, or below a
 // resource. It is a read.
@@ -175,6 +176,9 @@ func (c *Cloud) render(r *Resource, x *index) map[string]any {
 		if m := x.machineOf[key]; m != "" {
 			properties["virtualMachine"] = map[string]any{"id": m}
 		}
+	case document.TypeTable:
+		r.children(properties, "routes", nil)
+		setReferences(properties, "subnets", x.tableSubnets[key])
 	case document.TypePublicIP:
 		delete(properties, "ipConfiguration")
 		if id := x.publicUser[key]; id != "" {

@@ -65,6 +65,8 @@ type Limits struct {
 	ASGsPerConfiguration      int `json:"asgsPerConfiguration,omitempty"`
 	ConfigurationsPerASG      int `json:"configurationsPerAsg,omitempty"`
 	TagsPerResource           int `json:"tagsPerResource,omitempty"`
+	RouteTables               int `json:"routeTables,omitempty"`
+	RoutesPerTable            int `json:"routesPerTable,omitempty"`
 }
 
 func (l Limits) withDefaults() Limits {
@@ -74,6 +76,8 @@ func (l Limits) withDefaults() Limits {
 	}{
 		{&l.NetworkSecurityGroups, 5000}, {&l.ApplicationSecurityGroups, 3000}, {&l.RulesPerGroup, 1000}, {&l.PrefixesPerSide, 4000},
 		{&l.ASGsPerRuleSide, 10}, {&l.ASGsPerGroup, 100}, {&l.ASGsPerConfiguration, 20}, {&l.ConfigurationsPerASG, 4000}, {&l.TagsPerResource, 50},
+		// Since 2026; 200 and 400 before (github.com/MicrosoftDocs/azure-docs/pull/128572).
+		{&l.RouteTables, 600}, {&l.RoutesPerTable, 1000},
 	} {
 		if *f.value == 0 {
 			*f.value = f.usual

@@ -118,17 +118,23 @@ func (c Verdicts) Half(f Flow, out bool) (Verdict, error) {
 
 // half asks the groups of one end, in the order in which a packet meets them.
 func (c Verdicts) half(v *Verdict, src, dst endpoint, f Flow, direction string) {
-	if c.cloud.settings.Effects.Keeps() {
-		viewer := src
-		if direction == document.Inbound {
-			viewer = dst
-		}
-		c.cloud = seenBy(c.cloud, viewer)
-		src, dst = again(c.cloud, src), again(c.cloud, dst)
-	}
-	own, other := src, dst
+	own := src
 	if direction == document.Inbound {
-		own, other = dst, src
+		own = dst
+	}
+	c.at(v, own, src, dst, f, direction)
+}
+
+// at asks the groups of an interface that a packet leaves by or comes to, be its addresses those of
+// the interface or not.
+func (c Verdicts) at(v *Verdict, own, src, dst endpoint, f Flow, direction string) {
+	if c.cloud.settings.Effects.Keeps() {
+		c.cloud = seenBy(c.cloud, own)
+		own, src, dst = again(c.cloud, own), again(c.cloud, src), again(c.cloud, dst)
+	}
+	other := dst
+	if direction == document.Inbound {
+		other = src
 	}
 	var groups []string
 	if g := c.groupOfSubnet(own.located); g != "" {

@@ -29,7 +29,6 @@ import (
 
 // Types of what leads out of a network.
 const (
-	typeRouteTable     = "microsoft.network/routetables"
 	typeNetworkGateway = "microsoft.network/virtualnetworkgateways"
 	typeLocalGateway   = "microsoft.network/localnetworkgateways"
 	typeConnection     = "microsoft.network/connections"
@@ -37,7 +36,7 @@ const (
 
 // leads reports whether resources of a type lead out of networks.
 func leads(kind string) bool {
-	return kind == typeRouteTable || kind == typeNetworkGateway || kind == typeLocalGateway || kind == typeConnection
+	return kind == document.TypeTable || kind == typeNetworkGateway || kind == typeLocalGateway || kind == typeConnection
 }
 
 // wordsAt are the values of a list in a document at a path of members.

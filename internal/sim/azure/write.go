@@ -33,6 +33,7 @@ var readOnly = map[string][]string{
 	document.TypeVNet:     {"flowLogs"},
 	document.TypePublicIP: {"ipConfiguration", "ipAddress"},
 	document.TypeVM:       {"vmId", "instanceView", "timeCreated"},
+	document.TypeTable:    {"subnets"},
 }
 
 // Put creates a resource or replaces it, or one of its parts.
@@ -157,7 +158,7 @@ func (c edits) ownMembers(next, prev *Resource) {
 			next.Properties["macAddress"] = fmt.Sprintf("00-0D-3A-%s-%s-%s", g[:2], g[2:4], g[4:6])
 		}
 	}
-	for _, list := range []string{"securityRules", "subnets", "virtualNetworkPeerings", "ipConfigurations"} {
+	for _, list := range []string{"securityRules", "subnets", "virtualNetworkPeerings", "ipConfigurations", "routes"} {
 		for _, part := range objects(next.Properties[list]) {
 			c.tidyPart(kind, part)
 		}
@@ -174,7 +175,7 @@ func (c edits) tidyPart(kind string, part map[string]any) {
 	if p == nil {
 		return
 	}
-	for _, k := range []string{"provisioningState", "ipConfigurations", "peeringState", "remoteAddressSpace"} {
+	for _, k := range []string{"provisioningState", "ipConfigurations", "peeringState", "remoteAddressSpace", "hasBgpOverride"} {
 		delete(p, k)
 	}
 	if kind == document.TypeNSG {
@@ -352,6 +353,10 @@ func (c edits) unused(r *Resource) error {
 			if users := x.subnetUsers[id.Key()]; len(users) > 0 {
 				return subnetInUse(id, users)
 			}
+		}
+	case document.TypeTable:
+		if users := x.tableSubnets[key]; len(users) > 0 {
+			return document.BadRequest("InUseRouteTableCannotBeDeleted", "Route table %s is in use and cannot be deleted: %s.", r.ID, strings.Join(users, ", "))
 		}
 	case document.TypePublicIP:
 		if user := x.publicUser[key]; user != "" {

@@ -22,3 +22,8 @@ func Purposes() []Purpose {
 		{[]string{"/read"}, "the inventory, and reading what is about to change: machines, scale sets, networks, interfaces, groups, public addresses"},
 	}
 }
+
+// Optional lists the actions that a role has only if they are asked for.
+func Optional() []Purpose {
+	return []Purpose{{routeActions(), "[routes to Nodes](docs/node-network.md#route-tables-of-clouds), with `--node-routes` only: all routes of these resource groups"}}
+}

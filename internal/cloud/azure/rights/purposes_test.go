@@ -38,3 +38,30 @@ func TestPurposes(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeRoutes: the right to write routes is in no role that does not ask for it, and what a role
+// for plans asks for is left out.
+func TestNodeRoutes(t *testing.T) {
+	for _, c := range []struct {
+		pins Pins
+		want bool
+	}{
+		{Pins{Mode: Enforce}, false}, {Pins{Mode: Enforce, Name: "x"}, false}, {Pins{Mode: Enforce, NodeRoutes: true}, true}, {Pins{Mode: Plan, NodeRoutes: true}, false},
+	} {
+		raw, err := Document(azure.Role(), c.pins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		actions, err := Actions(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range Optional() {
+			for _, a := range p.Actions {
+				if slices.Contains(actions, a) != c.want {
+					t.Errorf("%+v: %s is there: %t", c.pins, a, !c.want)
+				}
+			}
+		}
+	}
+}

@@ -2,8 +2,8 @@
 // resource groups that its user names.
 //
 // It owns what of the published role narrows, and how. It promises that a role never permits more
-// than the published one, nor can be assigned elsewhere than at the named places. Everything here
-// is a pure function.
+// than the published one and what is asked for by name, nor can be assigned elsewhere than at the
+// named places. Everything here is a pure function.
 package rights
 
 import (
@@ -35,6 +35,13 @@ type Pins struct {
 	// groups there; none are all of them.
 	Subscription string
 	Groups       []string
+	// NodeRoutes adds the right to write routes to Nodes into route tables.
+	NodeRoutes bool
+}
+
+// routeActions write routes to Nodes; what else that needs is in the published role.
+func routeActions() []string {
+	return []string{"Microsoft.Network/routeTables/routes/write", "Microsoft.Network/routeTables/routes/delete"}
 }
 
 var (
@@ -81,7 +88,7 @@ type definition struct {
 // Document returns the published role as the pins narrow it, as JSON. p.Check must have found
 // nothing wrong. Without pins it is the published one, byte by byte.
 func Document(published []byte, p Pins) ([]byte, error) {
-	if p.Mode == Enforce && p.Name == "" && p.Subscription == "" {
+	if p.Mode == Enforce && p.Name == "" && p.Subscription == "" && !p.NodeRoutes {
 		return published, nil
 	}
 	var d definition
@@ -89,6 +96,9 @@ func Document(published []byte, p Pins) ([]byte, error) {
 	r.DisallowUnknownFields() // what is not known here would be lost
 	if err := r.Decode(&d); err != nil {
 		return nil, fmt.Errorf("read the published role: %w", err)
+	}
+	if p.NodeRoutes {
+		d.Actions = append(d.Actions, routeActions()...)
 	}
 	if p.Mode == Plan {
 		d.Name += " Plan"

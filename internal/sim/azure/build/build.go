@@ -84,6 +84,21 @@ func (b *Builder) Network(group, name string, space []string, subnets ...[]strin
 	return b.Add(group, "Microsoft.Network/virtualNetworks", name, map[string]any{"addressSpace": map[string]any{"addressPrefixes": space}, "subnets": list}, nil)
 }
 
+// RouteTable adds a route table without routes, of the subnets that it names by their ids.
+func (b *Builder) RouteTable(group, name string, subnets ...string) string {
+	id := b.Add(group, "Microsoft.Network/routeTables", name, map[string]any{"disableBgpRoutePropagation": false, "routes": []any{}}, nil)
+	for _, s := range subnets {
+		at, _ := document.ParseID(s) // made from the id of a network of this builder
+		list, _ := b.find(at.Parent().String()).Properties["subnets"].([]any)
+		for _, x := range list {
+			if subnet, _ := x.(map[string]any); subnet["name"] == at.Name() {
+				subnet["properties"].(map[string]any)["routeTable"] = map[string]any{"id": id}
+			}
+		}
+	}
+	return id
+}
+
 // Peer connects two networks.
 func (b *Builder) Peer(one, other string) {
 	for _, pair := range [][2]string{{one, other}, {other, one}} {

@@ -23,6 +23,8 @@ const (
 	TypeBalancer = "microsoft.network/loadbalancers"
 	TypeGateway  = "microsoft.network/applicationgateways"
 	TypeSetNIC   = "microsoft.compute/virtualmachinescalesets/virtualmachines/networkinterfaces"
+	TypeTable    = "microsoft.network/routetables"
+	TypeRoute    = "microsoft.network/routetables/routes"
 )
 
 // Network is a virtual network made ready.
@@ -56,6 +58,7 @@ type NIC struct {
 	Configurations []Configuration
 	NSG            string // key; empty if there is none
 	Endpoint       string // key of the private endpoint that it is of; empty for others
+	Forwards       bool   // takes packets for addresses that are not its own, and sends such
 }
 
 // Configuration is an address of an interface, with what it belongs to.
@@ -202,6 +205,7 @@ func parseNIC(id ID, properties map[string]any) (*NIC, error) {
 	var d struct {
 		NSG            *reference `json:"networkSecurityGroup"`
 		Endpoint       *reference `json:"privateEndpoint"`
+		Forwards       bool       `json:"enableIPForwarding"`
 		Configurations []struct {
 			Name       string `json:"name"`
 			Properties struct {
@@ -219,7 +223,7 @@ func parseNIC(id ID, properties map[string]any) (*NIC, error) {
 	if err := decode(properties, &d); err != nil {
 		return nil, err
 	}
-	out := &NIC{NSG: d.NSG.key(), Endpoint: d.Endpoint.key()}
+	out := &NIC{NSG: d.NSG.key(), Endpoint: d.Endpoint.key(), Forwards: d.Forwards}
 	if len(d.Configurations) == 0 {
 		return nil, BadRequest("NetworkInterfaceMustHaveAtLeastOneIpConfiguration", "Network interface %s must have at least one IP configuration.", id)
 	}
@@ -284,6 +288,8 @@ func Parse(id ID, properties map[string]any) (any, error) {
 		return parseNIC(id, properties)
 	case TypeVM, TypeInstance:
 		return parseMachine(properties)
+	case TypeTable:
+		return parseRouteTable(id, properties)
 	case TypeBalancer:
 		return parseBalancer(properties)
 	case TypeGateway:

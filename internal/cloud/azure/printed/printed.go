@@ -1,14 +1,15 @@
-package azure
+// Package printed reads resources as the az command line prints them.
+//
+// What "az vm list" and "az network ... list" print are resources without their member
+// "properties": what belongs into it stands beside the id, and so it is with the parts of a
+// resource. Whole puts it back. Everything here is a pure function.
+package printed
 
 import (
 	"encoding/json"
 	"slices"
 	"strings"
 )
-
-// What "az vm list" and "az network ... list" print are resources without their member
-// "properties": what belongs into it stands beside the id, and so it is with the parts of a
-// resource. fromPrinted puts it back.
 
 // envelope are the members of a resource that are no properties.
 func envelope() []string {
@@ -24,9 +25,8 @@ func partLists() []string {
 	}
 }
 
-// fromPrinted returns a resource as Resource Graph tells it; what has properties is returned as it
-// is.
-func fromPrinted(raw json.RawMessage) (json.RawMessage, error) {
+// Whole returns a resource as Resource Graph tells it; what has properties is returned as it is.
+func Whole(raw json.RawMessage) (json.RawMessage, error) {
 	var object map[string]any
 	if err := json.Unmarshal(raw, &object); err != nil {
 		return nil, err
