@@ -50,13 +50,27 @@ func leavingWorld(spec v1beta1.EgressSpec, status v1beta1.EgressStatus) *input.O
 				{Action: v1beta1.RuleActionAllow, From: []v1beta1.NetworkPolicyPeer{{IPBlock: &v1beta1.IPBlock{CIDR: "192.0.2.5/32"}}}},
 				{Action: v1beta1.RuleActionDrop},
 			}}}},
-		Egresses: []*v1beta1.Egress{{ObjectMeta: metav1.ObjectMeta{Name: "shop", CreationTimestamp: metav1.Unix(100, 0)}, Spec: spec, Status: status}},
+		Leaving: input.Leaving{Egresses: []*v1beta1.Egress{{ObjectMeta: metav1.ObjectMeta{Name: "shop", CreationTimestamp: metav1.Unix(100, 0)}, Spec: spec, Status: status}}},
 	}
 }
 
 func conditions(allocated, assigned metav1.ConditionStatus) []v1beta1.EgressCondition {
 	return []v1beta1.EgressCondition{
 		{Type: v1beta1.IPAllocated, Status: allocated, Message: "the pool is exhausted"}, {Type: v1beta1.IPAssigned, Status: assigned, Message: "no Node is ready"},
+	}
+}
+
+// excepting lets the agent of a Node tell that Pods keep their addresses towards a range.
+func excepting(node, cidr string) func(*input.Objects) {
+	return func(in *input.Objects) {
+		in.AgentInfos = []*v1beta1.AntreaAgentInfo{{NodeRef: v1beta1.ObjectReference{Kind: "Node", Name: node}, Version: "v1", ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{cloudv1alpha1.AnnotationNetwork: fmt.Sprintf(`{"mode":"encap","snatExcept":[%q]}`, cidr)}}}}
+	}
+}
+
+func withPool(name, cidr string) func(*input.Objects) {
+	return func(in *input.Objects) {
+		in.Leaving.Pools = []*v1beta1.ExternalIPPool{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ExternalIPPoolSpec{IPRanges: []v1beta1.IPRange{{CIDR: cidr}}}}}
 	}
 }
 
@@ -102,10 +116,10 @@ func TestLeaving(t *testing.T) {
 		"by no Namespace": {spec: v1beta1.EgressSpec{EgressIP: "192.0.2.5", AppliedTo: v1beta1.EgressAppliedTo{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"out": "n"}}}}, status: has,
 			to: "198.51.100.1", verdict: "Allow"},
 		"an older one counts": {spec: one, status: has, to: "198.51.100.1", verdict: "Allow", want: "Leaves 192.0.2.9 n1", change: func(in *input.Objects) {
-			older := in.Egresses[0].DeepCopy()
+			older := in.Leaving.Egresses[0].DeepCopy()
 			older.Name, older.CreationTimestamp, older.Spec.EgressIP = "shop2", metav1.Unix(1, 0), "192.0.2.9"
 			older.Status.EgressIP, older.Status.EgressNode = "192.0.2.9", "n1"
-			in.Egresses = append(in.Egresses, older)
+			in.Leaving.Egresses = append(in.Leaving.Egresses, older)
 		}},
 		"another plugin makes the network": {spec: one, status: has, to: "198.51.100.1", verdict: "Allow", change: func(in *input.Objects) {
 			in.AgentInfos = []*v1beta1.AntreaAgentInfo{{NodeRef: v1beta1.ObjectReference{Kind: "Node", Name: "n1"}, Version: "v1"}}
@@ -114,6 +128,15 @@ func TestLeaving(t *testing.T) {
 			in.AgentInfos = []*v1beta1.AntreaAgentInfo{{NodeRef: v1beta1.ObjectReference{Kind: "Node", Name: "n1"}, Version: "v1",
 				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cloudv1alpha1.AnnotationNetwork: `{"mode":"encap"}`}}}}
 		}},
+		"an exception of the Pod's Node": {spec: one, status: has, to: "198.51.100.1", verdict: "Allow", change: excepting("n1", "198.51.100.0/24")},
+		"an exception of another Node":   {spec: one, status: has, to: "198.51.100.1", verdict: "Allow", want: "Leaves 192.0.2.5 n2", change: excepting("n2", "198.51.100.0/24")},
+		"no exception":                   {spec: one, status: has, to: "198.51.100.1", verdict: "Allow", want: "Leaves 192.0.2.5 n2", change: excepting("n1", "198.51.100.128/25")},
+		"a pool of the other family": {spec: v1beta1.EgressSpec{ExternalIPPool: "six"}, status: v1beta1.EgressStatus{Conditions: conditions(no, no)}, to: "198.51.100.1", verdict: "Allow",
+			change: withPool("six", "2001:db8::/120")},
+		"a pool of this family": {spec: v1beta1.EgressSpec{ExternalIPPool: "out"}, status: v1beta1.EgressStatus{Conditions: conditions(no, no)}, from: "shop/both", to: "198.51.100.1", verdict: "Drop",
+			want: "Dropped   the pool is exhausted", change: withPool("out", "192.0.2.0/28")},
+		"no such pool": {spec: v1beta1.EgressSpec{ExternalIPPool: "none"}, status: v1beta1.EgressStatus{Conditions: conditions(no, no)}, from: "shop/both", to: "198.51.100.1", verdict: "Drop",
+			want: "Dropped   the pool is exhausted", change: withPool("out", "192.0.2.0/28")},
 	} {
 		t.Run(what, func(t *testing.T) {
 			in := leavingWorld(q.spec, q.status)

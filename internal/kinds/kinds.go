@@ -184,7 +184,7 @@ func All() []Kind {
 		row[antreav1alpha1.PacketCapture, antreav1alpha1.PacketCaptureList](antreav1alpha1.GroupVersion(), "PacketCapture", "packetcaptures", clusterWide, Bundled),
 		row[antreav1alpha1.NodeLatencyMonitor, antreav1alpha1.NodeLatencyMonitorList](antreav1alpha1.GroupVersion(), "NodeLatencyMonitor", "nodelatencymonitors", clusterWide, Bundled),
 		row[antreav1beta1.Egress, antreav1beta1.EgressList](antrea, "Egress", "egresses", clusterWide, Explained|Withheld|Bundled),
-		row[antreav1beta1.ExternalIPPool, antreav1beta1.ExternalIPPoolList](antrea, "ExternalIPPool", "externalippools", clusterWide, Bundled),
+		row[antreav1beta1.ExternalIPPool, antreav1beta1.ExternalIPPoolList](antrea, "ExternalIPPool", "externalippools", clusterWide, Explained|Withheld|Bundled),
 		row[antreav1beta1.Traceflow, antreav1beta1.TraceflowList](antrea, "Traceflow", "traceflows", clusterWide, Shown|Edited|Bundled),
 		row[cloudv1.CloudProviderAccount, cloudv1.CloudProviderAccountList](cloud, "CloudProviderAccount", "cloudprovideraccounts", namespaced, imported).
 			topic("accounts"),

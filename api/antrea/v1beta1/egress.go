@@ -133,6 +133,35 @@ func (s *EgressSpec) Addresses() []EgressAddress {
 	return out
 }
 
+// Families are the addresses of an Egress by their family (true is IPv6), and of which families it
+// drops what has none: those that its pools without an address have. A pool that is not there has
+// both. pool finds one by its name; nil if there is none.
+func (s *EgressSpec) Families(pool func(name string) *ExternalIPPool) (from map[bool]netip.Addr, drops map[bool]bool) {
+	from, drops = map[bool]netip.Addr{}, map[bool]bool{}
+	for _, x := range s.Addresses() {
+		if a := x.Address; a.IsValid() {
+			if _, there := from[a.Is6()]; !there {
+				from[a.Is6()] = a
+			}
+			continue
+		}
+		p := pool(x.Pool)
+		if p == nil {
+			drops[false], drops[true] = true, true
+			continue
+		}
+		for i := range p.Spec.IPRanges {
+			r := &p.Spec.IPRanges[i]
+			if c, err := netip.ParsePrefix(r.CIDR); err == nil {
+				drops[c.Addr().Is6()] = true
+			} else if a, err := netip.ParseAddr(r.Start); err == nil {
+				drops[a.Is6()] = true
+			}
+		}
+	}
+	return from, drops
+}
+
 // EgressCondition is one condition of an Egress.
 type EgressCondition struct {
 	// Type of the condition.

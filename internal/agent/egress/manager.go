@@ -681,7 +681,7 @@ func (m *Manager) change(egresses []*v1beta1.Egress, holders map[netip.Addr]stri
 	by := network.NumberExits(slices.Collect(maps.Keys(m.recent)))
 	of := map[netip.Addr]nft.Exit{}
 	for _, e := range egresses {
-		from, drops := m.families(e)
+		from, drops := e.Spec.Families(m.pool)
 		for _, pod := range m.groups.get(e.Name) {
 			if _, done := of[pod]; done {
 				continue
@@ -731,34 +731,6 @@ func (m *Manager) local(list []any) (out []netip.Prefix) {
 		}
 	}
 	return out
-}
-
-// families are the addresses of an Egress by their family, and of which families it drops what has
-// none.
-func (m *Manager) families(e *v1beta1.Egress) (from map[bool]netip.Addr, drops map[bool]bool) {
-	from, drops = map[bool]netip.Addr{}, map[bool]bool{}
-	for _, x := range e.Spec.Addresses() {
-		if a := x.Address; a.IsValid() {
-			if _, there := from[a.Is6()]; !there {
-				from[a.Is6()] = a
-			}
-			continue
-		}
-		pool := m.pool(x.Pool)
-		if pool == nil {
-			drops[false], drops[true] = true, true
-			continue
-		}
-		for i := range pool.Spec.IPRanges {
-			r := &pool.Spec.IPRanges[i]
-			if p, err := netip.ParsePrefix(r.CIDR); err == nil {
-				drops[p.Addr().Is6()] = true
-			} else if a, err := netip.ParseAddr(r.Start); err == nil {
-				drops[a.Is6()] = true
-			}
-		}
-	}
-	return from, drops
 }
 
 // sever ends connections that leave otherwise than they are to.

@@ -25,6 +25,8 @@ type Status struct {
 	Local netip.Addr `json:"local,omitzero"`
 	// Services are those that the agent leads to; nil where kube-proxy does.
 	Services *Services `json:"services,omitempty"`
+	// SNATExcept are others than Pods and Nodes to which Pods keep their addresses.
+	SNATExcept []netip.Prefix `json:"snatExcept,omitempty"`
 	// Problems are what is wrong, each in a sentence.
 	Problems []string `json:"problems,omitempty"`
 	// Written counts the changes of the kernel since the agent started.

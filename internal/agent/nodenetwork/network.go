@@ -584,7 +584,7 @@ func (n *Network) Ready() error {
 func (n *Network) Status() network.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := network.Status{Mode: n.Config.Mode, Written: n.written, Error: n.failed}
+	s := network.Status{Mode: n.Config.Mode, SNATExcept: n.Config.Except, Written: n.written, Error: n.failed}
 	if n.Makes() {
 		s.Ranges = n.pool.Usage()
 	}

@@ -43,7 +43,7 @@ type Objects struct {
 	ExternalNodes []*v1alpha1.ExternalNode
 	// AgentInfos are what agents tell about themselves.
 	AgentInfos      []*v1beta1.AntreaAgentInfo
-	Egresses        []*v1beta1.Egress
+	Leaving         Leaving
 	Tiers           []*v1beta1.Tier
 	Groups          []*v1beta1.Group
 	ClusterGroups   []*v1beta1.ClusterGroup
@@ -76,6 +76,12 @@ type Objects struct {
 	// WithStaged computes staged policies, too, as if they were enforced. Otherwise they are left
 	// out, as by the controller.
 	WithStaged bool
+}
+
+// Leaving says with which addresses Pods leave the cluster.
+type Leaving struct {
+	Egresses []*v1beta1.Egress
+	Pools    []*v1beta1.ExternalIPPool
 }
 
 // list is the objects of one kind.
@@ -140,7 +146,8 @@ func (in *Objects) lists() []list {
 	return []list{
 		listOf[*corev1.Namespace]{&in.Namespaces}, listOf[*corev1.Pod]{&in.Pods}, listOf[*corev1.Node]{&in.Nodes}, listOf[*corev1.Service]{&in.Services},
 		listOf[*discoveryv1.EndpointSlice]{&in.Slices}, listOf[*v1alpha2.ExternalEntity]{&in.Entities}, listOf[*v1alpha1.ExternalNode]{&in.ExternalNodes},
-		listOf[*v1beta1.AntreaAgentInfo]{&in.AgentInfos}, listOf[*v1beta1.Egress]{&in.Egresses}, listOf[*v1beta1.Tier]{&in.Tiers}, listOf[*v1beta1.Group]{&in.Groups},
+		listOf[*v1beta1.AntreaAgentInfo]{&in.AgentInfos}, listOf[*v1beta1.Egress]{&in.Leaving.Egresses}, listOf[*v1beta1.ExternalIPPool]{&in.Leaving.Pools},
+		listOf[*v1beta1.Tier]{&in.Tiers}, listOf[*v1beta1.Group]{&in.Groups},
 		listOf[*v1beta1.ClusterGroup]{&in.ClusterGroups}, listOf[*v1beta1.NetworkPolicy]{&in.Policies},
 		listOf[*v1beta1.ClusterNetworkPolicy]{&in.ClusterPolicies}, listOf[*networkingv1.NetworkPolicy]{&in.K8sPolicies},
 		listOf[*upstreamv1alpha1.AdminNetworkPolicy]{&in.AdminPolicies}, listOf[*upstreamv1alpha1.BaselineAdminNetworkPolicy]{&in.BaselinePolicies},

@@ -1,9 +1,10 @@
 // Package leaving says by which Egress a packet of a Pod leaves the cluster, and with which
 // address, as far as objects tell.
 //
-// It owns which Egress counts and what its status means; which Pods an Egress selects is told by
-// its own type, for the controller as well. It promises to say that a packet leaves only if a
-// condition of the Egress says that a Node has the address.
+// It owns which Egress counts and what its status means; which Pods an Egress selects, and for
+// which families it counts, is told by its own type, for the controller and agents as well. It
+// promises to say that a packet leaves only if a condition of the Egress says that a Node has the
+// address.
 //
 // Everything is pure, and may be called by many goroutines at once as long as the objects do not
 // change.
@@ -41,7 +42,10 @@ const untold = "the controller has not told which Node has the address"
 // Of says how a packet from an address of a Pod to another address leaves the cluster; nil if it
 // stays inside, or no Egress applies.
 func Of(in *input.Objects, pod policy.Entity, from, to netip.Addr) *analysis.Leaving {
-	if len(in.Egresses) == 0 || pod.HostNetwork || pod.Terminated || pod.Host == "" || !from.IsValid() || !to.IsValid() || inside(in, to) || otherNetwork(in, pod.Host) {
+	if len(in.Leaving.Egresses) == 0 || pod.HostNetwork || pod.Terminated || pod.Host == "" || !from.IsValid() || !to.IsValid() || inside(in, to) {
+		return nil
+	}
+	if n := networkOf(in, pod.Host); n != nil && (!n.made() || slices.ContainsFunc(n.Except, func(p netip.Prefix) bool { return p.Contains(to) })) {
 		return nil
 	}
 	both := slices.ContainsFunc(pod.Addresses, func(a netip.Addr) bool { return a.Is6() != from.Is6() })
@@ -49,7 +53,7 @@ func Of(in *input.Objects, pod policy.Entity, from, to netip.Addr) *analysis.Lea
 	if i := slices.IndexFunc(in.Namespaces, func(n *corev1.Namespace) bool { return n.Name == pod.Namespace }); i >= 0 {
 		namespace = in.Namespaces[i].Labels
 	}
-	oldest := slices.SortedFunc(slices.Values(in.Egresses), func(a, b *v1beta1.Egress) int {
+	oldest := slices.SortedFunc(slices.Values(in.Leaving.Egresses), func(a, b *v1beta1.Egress) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for _, e := range oldest {
@@ -57,7 +61,7 @@ func Of(in *input.Objects, pod policy.Entity, from, to netip.Addr) *analysis.Lea
 		if !ok || !s.Selects(pod.Labels, namespace) {
 			continue
 		}
-		if out := by(e, from.Is6(), both); out != nil {
+		if out := by(in, e, from.Is6(), both); out != nil {
 			return out
 		}
 	}
@@ -66,24 +70,22 @@ func Of(in *input.Objects, pod policy.Entity, from, to netip.Addr) *analysis.Lea
 
 // by is how packets of a family leave by an Egress; nil if it has nothing to do with the family.
 // Both tells that the Pod has addresses of both.
-func by(e *v1beta1.Egress, six, both bool) *analysis.Leaving {
+func by(in *input.Objects, e *v1beta1.Egress, six, both bool) *analysis.Leaving {
 	out := &analysis.Leaving{Egress: e.Name}
+	from, drops := e.Spec.Families(func(name string) *v1beta1.ExternalIPPool {
+		if i := slices.IndexFunc(in.Leaving.Pools, func(p *v1beta1.ExternalIPPool) bool { return p.Name == name }); i >= 0 {
+			return in.Leaving.Pools[i]
+		}
+		return nil
+	})
 	addresses := e.Spec.Addresses()
-	at := slices.IndexFunc(addresses, func(x v1beta1.EgressAddress) bool { return x.Address.IsValid() && x.Address.Is6() == six })
+	at := slices.IndexFunc(addresses, func(x v1beta1.EgressAddress) bool { return x.Address.IsValid() && x.Address == from[six] })
 	status, why := told(&e.Status, v1beta1.IPAllocated)
 	if at < 0 {
-		open, other := 0, 0
-		for _, x := range addresses {
-			if x.Address.IsValid() {
-				other++
-			} else {
-				open++
-			}
-		}
 		switch {
-		case open == 0 && len(addresses) > 0:
+		case len(addresses) > 0 && !drops[six]:
 			return nil
-		case other == 0 && open == 1 && both: // which family it is the pool tells, which is not read
+		case len(addresses) == 1 && both && len(in.Leaving.Pools) == 0: // which family it is the pool tells, which is not told here
 			out.State = Unknown
 		default:
 			out.State = Dropped
@@ -143,18 +145,27 @@ func inside(in *input.Objects, to netip.Addr) bool {
 	return false
 }
 
-// otherNetwork reports whether the agent of a Node has told that it does not make the network
-// there: then no Egress counts.
-func otherNetwork(in *input.Objects, node string) bool {
+// nodeNetwork is what the agent of a Node has told about its network, as far as it counts here.
+type nodeNetwork struct {
+	Mode string `json:"mode"`
+	// Except are others than Pods and Nodes to which Pods keep their addresses.
+	Except []netip.Prefix `json:"snatExcept"`
+}
+
+// made reports whether the agent makes the network of the Node: else no Egress counts.
+func (n *nodeNetwork) made() bool { return n.Mode != "" && n.Mode != "networkPolicyOnly" }
+
+// networkOf is what the agent of a Node has told; nil if it has told nothing yet.
+func networkOf(in *input.Objects, node string) *nodeNetwork {
 	for _, i := range in.AgentInfos {
 		if i.NodeRef.Kind != policy.KindNode.String() || i.NodeRef.Name != node || i.Version == "" {
 			continue
 		}
-		var network struct {
-			Mode string `json:"mode"`
+		out := &nodeNetwork{}
+		if json.Unmarshal([]byte(i.Annotations[cloudv1alpha1.AnnotationNetwork]), out) != nil {
+			out = &nodeNetwork{} // no agent writes such
 		}
-		err := json.Unmarshal([]byte(i.Annotations[cloudv1alpha1.AnnotationNetwork]), &network)
-		return err != nil || network.Mode == "networkPolicyOnly"
+		return out
 	}
-	return false
+	return nil
 }

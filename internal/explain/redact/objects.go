@@ -22,7 +22,8 @@ func (v *View) Objects(in *input.Objects) *input.Objects {
 	out := *in
 	out.Namespaces = keep(in.Namespaces, func(o *corev1.Namespace) bool { return v.entitiesIn(o.Name) })
 	out.Nodes = keep(in.Nodes, func(*corev1.Node) bool { return v.Cluster })
-	out.Egresses = keep(in.Egresses, func(*v1beta1.Egress) bool { return v.Cluster })
+	out.Leaving.Egresses = keep(in.Leaving.Egresses, func(*v1beta1.Egress) bool { return v.Cluster })
+	out.Leaving.Pools = keep(in.Leaving.Pools, func(*v1beta1.ExternalIPPool) bool { return v.Cluster })
 	out.TrimmedPods = keep(in.TrimmedPods, func(p *convert.TrimmedPod) bool { return v.Entity(p.Ref()) })
 	out.Pods, out.Services, out.Slices = visible(v, in.Pods), visible(v, in.Services), visible(v, in.Slices)
 	out.Entities, out.ExternalNodes = visible(v, in.Entities), visible(v, in.ExternalNodes)
