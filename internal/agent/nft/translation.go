@@ -127,6 +127,7 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 	masquerade := ruleset.Rule{Action: ruleset.Masquerade, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what is sent to others leaves with the address of the Node"}}
 	rules := n.exits(p)
 	n.guardEnds(p)
+	segments(p)
 	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
 		family := ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(f)}
 		pods := ruleset.NetworkChains + "pods4"
@@ -161,6 +162,20 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 		}
 	}
 	p.Chains[string(ruleset.ToOthers)] = &ruleset.Chain{Rules: rules}
+}
+
+// segments let connections over the links between Nodes know how much fits into a packet there. Who
+// is outside of the cluster sends to a Pod by another Node, or gets there by an Egress, and may hear
+// of no router that a packet was too large; and a Pod keeps the MTU with which it came.
+func segments(p *ruleset.Program) {
+	var rules []ruleset.Rule
+	for _, kind := range []ruleset.MatchKind{ruleset.MatchLink, ruleset.MatchToLink} {
+		for _, link := range []ruleset.SetName{ruleset.WrappedLink, ruleset.SealedLink} {
+			rules = append(rules, ruleset.Rule{Action: ruleset.ClampSegments, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what fits between Nodes"},
+				Matches: []ruleset.Match{{Kind: kind, Of: &ruleset.PartKey{Set: link}}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)}}})
+		}
+	}
+	p.Chains[string(ruleset.Segments)] = &ruleset.Chain{Rules: rules}
 }
 
 // bind drops what comes over the links of another plugin to Pods with an address that the Node

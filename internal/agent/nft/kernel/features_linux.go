@@ -137,6 +137,8 @@ func sample(f Feature) []ruleset.Rule {
 	case FeatureServices:
 		known, other := ruleset.BalanceTo{Family: ruleset.IPv4, Backends: 1, Sticky: 1, Known: true}, ruleset.BalanceTo{Family: ruleset.IPv4, Backends: 1, Sticky: 1}
 		return []ruleset.Rule{{Action: ruleset.BalanceBackends, Balance: &known}, {Action: ruleset.BalanceBackends, Balance: &other}}
+	case FeatureSegments:
+		return one(ruleset.ClampSegments, ruleset.Match{Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)})
 	case FeatureKinds:
 		return one(ruleset.Accept, ruleset.Match{Kind: ruleset.MatchToBridge})
 	}

@@ -37,7 +37,8 @@ const (
 	FeatureMasquerade  Feature = "masquerading"
 	FeatureServices    Feature = "balancing"
 	// FeatureKinds is needed only where what passes through a host is judged.
-	FeatureKinds Feature = "kinds of links"
+	FeatureKinds    Feature = "kinds of links"
+	FeatureSegments Feature = "segments"
 )
 
 // String says what is missing, what it is called there, and what follows.
@@ -61,6 +62,8 @@ func (f Feature) String() string {
 		return "the kernel does not look addresses up for rules (nft_fib_inet): with IPVS, policies on the Node count for what goes to Services as well, and in a network of ours Pods can send from addresses of others"
 	case FeatureKinds:
 		return "the kernel does not tell rules the kind of a link (iifkind of nft_meta, since Linux 5.6): what comes from bridges of the host is not judged"
+	case FeatureSegments:
+		return "the kernel does not change what connections of TCP say of segments (rt and tcp option of nf_tables, since Linux 4.14): in a network of ours large packets from outside may not reach Pods of other Nodes"
 	case FeatureMasquerade:
 		return "the kernel cannot masquerade (nft_masq, nft_chain_nat): in a network of ours Pods do not reach what is outside of the cluster, nor Services"
 	case FeatureServices:
@@ -76,7 +79,7 @@ func (f Feature) Required() bool { return f == FeatureConnections || f == Featur
 func Features() []Feature {
 	return []Feature{
 		FeatureConnections, FeatureSets, FeatureLabels, FeatureReject, FeatureLog, FeatureQueue, FeatureCounters, FeatureRoutes, FeatureMasquerade, FeatureServices,
-		FeatureKinds,
+		FeatureKinds, FeatureSegments,
 	}
 }
 

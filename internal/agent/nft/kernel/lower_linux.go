@@ -53,7 +53,7 @@ func (l lacks) void(r *ruleset.Rule) bool {
 		return slices.ContainsFunc(r.Matches, func(m ruleset.Match) bool { return m.Kind == k })
 	}
 	switch {
-	case l[FeatureQueue] && r.Action == ruleset.Queue, l[FeatureLog] && r.Action == ruleset.Log,
+	case l[FeatureQueue] && r.Action == ruleset.Queue, l[FeatureLog] && r.Action == ruleset.Log, l[FeatureSegments] && r.Action == ruleset.ClampSegments,
 		l[FeatureMasquerade] && (r.Action == ruleset.Masquerade || r.Action == ruleset.SourceNAT),
 		(l[FeatureServices] || l[FeatureMasquerade]) && r.Action == ruleset.BalanceBackends:
 		return true
@@ -117,6 +117,8 @@ func (l lacks) expressions(r *ruleset.Rule, family ruleset.Family) []expr.Any {
 		return append(out, &expr.Meta{Key: expr.MetaKeyMARK, Register: register},
 			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: keep, Xor: set},
 			&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register})
+	case ruleset.ClampSegments:
+		return append(out, clamping()...)
 	case ruleset.Jump:
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Target})
 	case ruleset.Queue:
@@ -444,6 +446,12 @@ func canonical(list []expr.Any, comment string) string {
 			fmt.Fprintf(&b, "dynset %d %s at %d is %d for %d %t;", e.Operation, e.SetName, at(e.SrcRegKey), at(e.SrcRegData), e.Timeout/time.Second, e.Invert)
 		case *expr.NAT:
 			fmt.Fprintf(&b, "nat %d %d to %d port %d;", e.Type, e.Family, at(e.RegAddrMin), at(e.RegProtoMin))
+		case *expr.Rt:
+			fmt.Fprintf(&b, "rt %d to %d;", e.Key, at(e.Register))
+		case *expr.Byteorder:
+			fmt.Fprintf(&b, "byteorder %d %d/%d of %d to %d;", e.Op, e.Len, e.Size, at(e.SourceRegister), at(e.DestRegister))
+		case *expr.Exthdr:
+			fmt.Fprintf(&b, "option %d %d+%d of %d from %d;", e.Op, e.Offset, e.Len, e.Type, at(e.SourceRegister))
 		case *expr.Masq:
 			fmt.Fprintf(&b, "masq %t %t;", e.FullyRandom, e.Persistent)
 		case *expr.Verdict:
@@ -606,6 +614,12 @@ func parseExpression(b []byte) (expr.Any, error) {
 		e = &expr.NAT{}
 	case "masq":
 		e = &expr.Masq{}
+	case "rt":
+		return parseRt(data)
+	case "byteorder":
+		return parseByteorder(data)
+	case "exthdr":
+		e = &expr.Exthdr{}
 	case "target":
 		e = &expr.Target{}
 	case "immediate":
@@ -792,8 +806,9 @@ const afterHost, afterAll = 103, 1
 // destinationPriority where destinations are: -100.
 const firstPriority, rawPriority, destinationPriority, sourcePriority = 1<<32 - 1, 1<<32 - 300, 1<<32 - 100, 100
 
-// exitPriority is where packets have their destination, and no route yet: -90.
-const exitPriority = 1<<32 - 90
+// exitPriority is where packets have their destination, and no route yet: -90. manglePriority is
+// where packets are changed: -150.
+const exitPriority, manglePriority = 1<<32 - 90, 1<<32 - 150
 
 // kindFilter and kindNAT are what chains that packets enter are for.
 const kindFilter, kindNAT = "filter", "nat"
@@ -817,6 +832,7 @@ func hooks() map[string]hook {
 		string(ruleset.FromPods): {unix.NF_INET_PRE_ROUTING, rawPriority, kindFilter}, string(ruleset.ToOthers): {unix.NF_INET_POST_ROUTING, sourcePriority, kindNAT},
 		string(ruleset.InClear):        {unix.NF_INET_POST_ROUTING, 0, kindFilter},
 		string(ruleset.ToExits):        {unix.NF_INET_PRE_ROUTING, exitPriority, kindFilter},
+		string(ruleset.Segments):       {unix.NF_INET_FORWARD, manglePriority, kindFilter},
 		string(ruleset.ToServices):     {unix.NF_INET_PRE_ROUTING, destinationPriority, kindNAT},
 		string(ruleset.HostToServices): {unix.NF_INET_LOCAL_OUT, destinationPriority, kindNAT},
 	}

@@ -38,6 +38,8 @@ const (
 	// ToExits is where it is chosen by which Node something leaves the cluster, of what comes to
 	// the Node and has its destination.
 	ToExits Base = "network-exits"
+	// Segments is what is forwarded, where connections learn how much fits into a packet.
+	Segments Base = "network-segments"
 )
 
 // Bases lists those that policies are asked in, those of one way in the order in which packets meet

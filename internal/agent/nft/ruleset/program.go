@@ -228,10 +228,13 @@ const (
 	// SetExit notes that the packet takes the exit with the number Target, and the next rule goes
 	// on with it.
 	SetExit
+	// ClampSegments lowers what a new connection of TCP allows in one segment to what fits the
+	// routes of its packets, and the next rule goes on with it.
+	ClampSegments
 )
 
 func (a Action) String() string {
-	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup", "masquerade", "balance", "reject with icmpx port-unreachable", "snat to", "take exit"}[a]
+	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup", "masquerade", "balance", "reject with icmpx port-unreachable", "snat to", "take exit", "clamp segments"}[a]
 }
 
 // OriginKind is why a rule is there.
