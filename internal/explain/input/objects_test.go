@@ -12,9 +12,11 @@ import (
 func TestObjectsHoldEveryKind(t *testing.T) {
 	lists := len((&Objects{}).lists())
 	fields := 0
-	for f := range reflect.TypeFor[Objects]().Fields() {
-		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Pointer && f.Name != "TrimmedPods" {
-			fields++
+	for _, of := range []reflect.Type{reflect.TypeFor[Objects](), reflect.TypeFor[Leaving]()} {
+		for f := range of.Fields() {
+			if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Pointer && f.Name != "TrimmedPods" {
+				fields++
+			}
 		}
 	}
 	if fields != lists {
