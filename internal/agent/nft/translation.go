@@ -165,8 +165,8 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 }
 
 // segments let connections over the links between Nodes know how much fits into a packet there. Who
-// is outside of the cluster sends to a Pod by another Node, or gets there by an Egress, and may hear
-// of no router that a packet was too large; and a Pod keeps the MTU with which it came.
+// is outside of the cluster sends to a Pod by another Node, or answers one that left so, and may
+// hear of no router that a packet was too large; and a Pod keeps the MTU with which it came.
 func segments(p *ruleset.Program) {
 	var rules []ruleset.Rule
 	for _, kind := range []ruleset.MatchKind{ruleset.MatchLink, ruleset.MatchToLink} {

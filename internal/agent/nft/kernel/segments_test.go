@@ -81,8 +81,8 @@ func deafen() error {
 	return conn.Flush()
 }
 
-// carries reports whether a connection carries so many bytes each way within a time, and the largest
-// segment that its ends send then.
+// carries reports whether a connection carries so many bytes each way within a time, and the
+// largest segment that its ends send then.
 func (l *tunnelled) carries(to netip.AddrPort, size int, limit time.Duration) (segments [2]int, err error) {
 	l.Helper()
 	var server net.Listener
