@@ -357,6 +357,7 @@ func TestEgress(t *testing.T) {
 		"encap": {network.Config{Mode: network.Encap}, false}, "hybrid": {network.Config{Mode: network.Hybrid}, false},
 		"strict reverse paths": {network.Config{Mode: network.Encap}, true}, "noEncap": {network.Config{Mode: network.NoEncap}, true},
 		"WireGuard": {network.Config{Mode: network.Encap, Encryption: network.ByWireGuard}, true},
+		"or clear":  {network.Config{Mode: network.Hybrid, Encryption: network.ByWireGuardOrClear}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -431,10 +432,11 @@ func TestEgress(t *testing.T) {
 			if far.node.wrapped() == before {
 				t.Error("answers did not come back wrapped")
 			}
-			// What no Node has wrapped gets nowhere if a Pod sends it, and with keys whoever does.
+			// What no Node has wrapped gets nowhere if a Pod sends it, and where all is encrypted
+			// whoever does.
 			at := s.holder(four)
 			for what, from := range map[string]*nfttest.Host{"a Pod on the Node": at.pod("evil").Host, "a Pod on another Node": far.Host, "outside": s.router} {
-				if got, want := s.forged(from, at, far, server[false]), from == s.router && !c.config.Encrypts(); got != want {
+				if got, want := s.forged(from, at, far, server[false]), from == s.router && c.config.Encryption != network.ByWireGuard; got != want {
 					t.Errorf("forged from %s: it gets through %t, want %t", what, got, want)
 				}
 			}

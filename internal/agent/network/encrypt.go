@@ -93,9 +93,11 @@ type Way struct {
 	Closed bool
 	// Exit is the number of the exit; 0 for SealedTable.
 	Exit uint8
-	// Via is the next hop of an exit, and Wrapped tells that it is behind VXLAN.
+	// Via is the next hop of an exit, and Wrapped tells that it is behind VXLAN. MTU is what fits
+	// into a packet there, if that is less than the link says; else 0.
 	Via     netip.Addr
 	Wrapped bool
+	MTU     int
 	// Past tells that an exit has no route there, and others are asked.
 	Past bool
 }

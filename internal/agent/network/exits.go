@@ -116,7 +116,16 @@ func (m *making) wrap(n *Node, way Way) bool {
 	hop, outer := hopOf(n.Name, m.routed[n.Name][i]), n.address(m.six)
 	if _, there := m.out.State.Neighbours[hop]; !there || m.seals(n) {
 		local := netip.Addr{}
-		if local, outer = m.tunnel(n); !m.carry(local, outer, six) {
+		if local, outer = m.tunnel(n); !local.IsValid() || !outer.IsValid() || local.Is6() != outer.Is6() {
+			return false
+		}
+		ok := false
+		if m.wraps() {
+			way.MTU, ok = m.share(local.Is6(), six)
+		} else {
+			ok = m.carry(local, six)
+		}
+		if !ok {
 			return false
 		}
 		m.out.State.Neighbours[hop], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), outer
@@ -131,36 +140,68 @@ func (m *making) wrap(n *Node, way Way) bool {
 
 // tunnel are the ends of the wrapped packets of exits to a Node, where Pods are not reached by
 // VXLAN. To a Node behind WireGuard they are addresses that WireGuard carries, so what is wrapped
-// is encrypted. Zero ones tell that there is no way: the device has one address of its own, which
-// is another one where some Nodes are reached by VXLAN in the clear.
+// is encrypted; they are of the family of the device, where that wraps for others in the clear.
+// Zero ones tell that there is no way.
 func (m *making) tunnel(n *Node) (local, outer netip.Addr) {
 	switch {
-	case m.wraps():
-		return netip.Addr{}, netip.Addr{}
-	case !m.seals(n) && m.Encryption.on():
+	case m.wraps() && !m.seals(n): // somebody else routes what is sent to its Pods
 		return netip.Addr{}, netip.Addr{}
 	case !m.seals(n):
 		return m.self.address(m.six), n.address(m.six)
 	}
 	peer := m.out.State.WireGuard.Peers[m.known[n.Name]]
-	if len(m.out.State.WireGuard.Addresses) == 0 {
-		return netip.Addr{}, netip.Addr{}
+	for _, a := range m.out.State.WireGuard.Addresses { // of IPv4 first
+		if !local.IsValid() && (!m.wraps() || a.Is6() == m.six) {
+			local = a
+		}
 	}
-	local = m.out.State.WireGuard.Addresses[0] // of IPv4 if there is one
 	for _, p := range peer.Allowed {
-		if p.Addr().Is6() == local.Is6() {
+		if local.IsValid() && p.Addr().Is6() == local.Is6() {
 			return local, OwnAddress(p)
 		}
 	}
 	return netip.Addr{}, netip.Addr{}
 }
 
-// carry wants the device of VXLAN for exits alone. It reports whether it carries a family.
-func (m *making) carry(local, outer netip.Addr, six bool) bool {
-	if !local.IsValid() || !outer.IsValid() || local.Is6() != outer.Is6() {
-		return false
+// share has the device of VXLAN, by which Pods of some Nodes are reached in the clear, wrap what
+// WireGuard carries as well: it has no address of its own then, and each wrapped packet has that of
+// the way it goes. It returns what fits into a packet that is wrapped and encrypted; false if that
+// is too little for a family.
+func (m *making) share(outer6, six bool) (mtu int, ok bool) {
+	overhead := overhead4
+	if outer6 {
+		overhead = overhead6
 	}
+	if m.out.MTU > 0 {
+		mtu = m.out.MTU - overhead
+	}
+	if outer6 != m.six || six && mtu > 0 && mtu < leastMTU6 {
+		return 0, false
+	}
+	d := *m.out.State.Device
+	d.Local = anyOf(d.Local)
+	m.out.State.Device = &d
+	return mtu, true
+}
+
+// anyOf is the unspecified address of the family of another one.
+func anyOf(a netip.Addr) netip.Addr {
+	if a.Is6() {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
+// carry wants the device of VXLAN for exits alone. It reports whether it carries a family. If some
+// of them are behind WireGuard and others are not, it has no address of its own.
+func (m *making) carry(local netip.Addr, six bool) bool {
 	d := &VXLAN{VNI: VNI, Port: m.VXLANPort(), Local: local, MAC: MACOf(m.Name)}
+	if is := m.out.State.Device; is != nil && m.carries && is.Local != local {
+		if is.Local.Is6() != local.Is6() {
+			return false
+		}
+		d.Local = anyOf(local)
+	}
 	overhead, most := overhead4, m.out.MTU
 	if local.Is6() {
 		overhead = overhead6
@@ -179,7 +220,7 @@ func (m *making) carry(local, outer netip.Addr, six bool) bool {
 		return false
 	}
 	d.Addresses = m.ownAddresses() // without one, a check of reverse paths lets nothing in
-	m.out.State.Device = d
+	m.out.State.Device, m.carries = d, true
 	return true
 }
 
@@ -217,6 +258,11 @@ func (p *Plan) KeepExits(is *State) {
 		if r.Exit != 0 {
 			p.State.Rules[r] = true
 		}
+	}
+	if d := p.State.Device; wrapped && is.Device != nil && d != nil && !is.Device.fixed() {
+		shared := *d
+		shared.Local = anyOf(d.Local)
+		p.State.Device = &shared
 	}
 	if wrapped && is.Device != nil && (p.State.Device == nil || p.State.Device.sameTunnel(is.Device)) {
 		if p.State.Device == nil {
@@ -277,7 +323,7 @@ func compareWays(a, b Way) int {
 		}
 		return 2
 	}
-	return cmp.Or(cmp.Compare(a.Exit, b.Exit), cmp.Compare(order(a), order(b)), a.To.Compare(b.To), a.Via.Compare(b.Via))
+	return cmp.Or(cmp.Compare(a.Exit, b.Exit), cmp.Compare(order(a), order(b)), a.To.Compare(b.To), a.Via.Compare(b.Via), cmp.Compare(a.MTU, b.MTU))
 }
 
 func compareRules(a, b RuleStep) int {

@@ -35,7 +35,9 @@ func TestExitWays(t *testing.T) {
 		"WireGuard, noEncap":     {NoEncap, ByWireGuard, "node1", []string{"10.244.1.1", linkLocal(MACOf("node1")).String()}, true, ""},
 		"WireGuard, no key":      {Hybrid, ByWireGuard, "node3", nil, false, "no way for the IPv4 traffic of an Egress leads to Node node3"},
 		"or clear, noEncap":      {NoEncap, ByWireGuardOrClear, "node1", []string{"10.244.1.1", linkLocal(MACOf("node1")).String()}, true, ""},
-		"or clear, encap":        {Encap, ByWireGuardOrClear, "node1", nil, false, "no way for the IPv4 traffic of an Egress leads to Node node1"},
+		"or clear, encap":        {Encap, ByWireGuardOrClear, "node1", []string{"10.244.1.1", linkLocal(MACOf("node1")).String()}, true, ""},
+		"or clear, hybrid":       {Hybrid, ByWireGuardOrClear, "node2", []string{"10.244.2.1", linkLocal(MACOf("node2")).String()}, true, ""},
+		"or clear, far, no key":  {NoEncap, ByWireGuardOrClear, "node3", []string{"10.244.3.1", linkLocal(MACOf("node3")).String()}, true, ""},
 		"or clear, no key":       {Encap, ByWireGuardOrClear, "node3", []string{"10.244.3.1", linkLocal(MACOf("node3")).String()}, true, ""},
 		"a Node that is not any": {Encap, NoEncryption, "other", nil, false, ""},
 	} {
@@ -55,7 +57,7 @@ func TestExitWays(t *testing.T) {
 			case w.Past:
 				past++
 				outer := node(2, 2).Addresses[0]
-				if c.encryption == ByWireGuard {
+				if c.encryption.on() {
 					outer = netip.MustParseAddr("10.244.2.1")
 				}
 				if c.to == "node2" && w.To != netip.PrefixFrom(outer, 32) {
@@ -145,8 +147,12 @@ func TestExitTunnels(t *testing.T) {
 		}, local: "fd00::1", mtu: 1370, back: []string{"fd00:1::/64", "fd00:2::/64"}, outer: []string{"fd00:1::1", "fd00:2::1"}},
 		"a link too small for IPv6": {mode: NoEncap, change: func(in *Input) { in.Underlay.Toward[0].MTU = 1300 }, local: "192.0.2.1", mtu: 1250, back: []string{"10.0.2.0/24"}, outer: []string{"198.51.100.3"}},
 		"encap":                     {mode: Encap, local: "192.0.2.1", mtu: 1450},
-		"nobody leaves here":        {mode: NoEncap, change: func(in *Input) { in.Entries = nil }},
-		"an entry that is no Node":  {mode: NoEncap, change: func(in *Input) { in.Entries = []string{"other", "node0"} }},
+		"or clear":                  {mode: Encap, encryption: ByWireGuardOrClear, local: "0.0.0.0", mtu: 1440, back: []string{"10.0.1.0/24", "10.0.2.0/24", "fd00:1::/64", "fd00:2::/64"}, outer: []string{"10.0.1.1", "10.0.2.1"}},
+		"or clear, noEncap":         {mode: NoEncap, encryption: ByWireGuardOrClear, local: "10.0.0.1", mtu: 1390, back: []string{"10.0.1.0/24", "10.0.2.0/24", "fd00:1::/64", "fd00:2::/64"}, outer: []string{"10.0.1.1", "10.0.2.1"}},
+		"or clear, noEncap, a key is missing": {mode: NoEncap, encryption: ByWireGuardOrClear, change: func(in *Input) { in.Nodes[2].PublicKey = "" },
+			local: "0.0.0.0", mtu: 1390, back: []string{"10.0.1.0/24", "10.0.2.0/24", "fd00:1::/64", "fd00:2::/64"}, outer: []string{"10.0.1.1", "198.51.100.3"}},
+		"nobody leaves here":       {mode: NoEncap, change: func(in *Input) { in.Entries = nil }},
+		"an entry that is no Node": {mode: NoEncap, change: func(in *Input) { in.Entries = []string{"other", "node0"} }},
 	} {
 		in, _ := sealedInput(c.mode, c.encryption)
 		in.Nodes[2].Addresses = []netip.Addr{netip.MustParseAddr("198.51.100.3")}

@@ -37,7 +37,8 @@ func NewState() *State {
 type VXLAN struct {
 	VNI  int
 	Port uint16
-	// Local is the address of the Node from which packets are sent.
+	// Local is the address of the Node from which packets are sent. One that is unspecified, or as
+	// the kernel tells it none, leaves that to the routes.
 	Local netip.Addr
 	MAC   MAC
 	MTU   int
@@ -47,8 +48,11 @@ type VXLAN struct {
 
 // sameTunnel reports whether one can become the other without being made anew.
 func (v *VXLAN) sameTunnel(o *VXLAN) bool {
-	return v.VNI == o.VNI && v.Port == o.Port && v.Local == o.Local
+	return v.VNI == o.VNI && v.Port == o.Port && (v.Local == o.Local || !v.fixed() && !o.fixed())
 }
+
+// fixed reports whether the device has an address of its own to send from.
+func (v *VXLAN) fixed() bool { return v.Local.IsValid() && !v.Local.IsUnspecified() }
 
 // End is a link to a Pod.
 type End struct {
@@ -237,6 +241,8 @@ type making struct {
 	routed map[string][]netip.Prefix
 	// known are the keys of other Nodes.
 	known map[string]PublicKey
+	// carries tells that the device of VXLAN is there for exits alone.
+	carries bool
 }
 
 func (m *making) trouble(t Trouble) { m.out.Troubles = append(m.out.Troubles, t) }

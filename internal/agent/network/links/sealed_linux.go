@@ -74,7 +74,7 @@ func (k *Kernel) readWays(state *network.State, device int) error {
 		}
 		way := network.Way{To: to, Exit: exit, Closed: r.Type == unix.RTN_UNREACHABLE, Past: r.Type == unix.RTN_THROW}
 		if r.Gw != nil {
-			way.Via, way.Wrapped = address(r.Gw), r.LinkIndex == device
+			way.Via, way.Wrapped, way.MTU = address(r.Gw), r.LinkIndex == device, r.MTU
 		}
 		state.Ways[way] = true
 	}
@@ -197,7 +197,7 @@ func (w *writing) way(v network.Verb, s *network.Way) error {
 			if err := w.loosen(index); err != nil && v != network.Remove {
 				return err
 			}
-			r.LinkIndex, r.Flags = index, int(netlink.FLAG_ONLINK)
+			r.LinkIndex, r.Flags, r.MTU = index, int(netlink.FLAG_ONLINK), s.MTU
 		}
 	default:
 		index, err := w.link(network.WireGuardDevice)
