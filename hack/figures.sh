@@ -72,6 +72,12 @@ if [[ ${1:-} == network ]]; then
 	fi
 	bench ./internal/agent/nft/kernel "BenchmarkServices/all_of_10000" && row "10,000 Services of two endpoints each from nothing" "$(metric ns/op | awk '{ printf "%.1f", $1 / 1e9 }') s"
 	bench ./internal/agent/nft/kernel "BenchmarkServices/all_of_45000" && row "45,000 of them" "$(metric ns/op | awk '{ printf "%.1f", $1 / 1e9 }') s"
+	if command -v nft >/dev/null && (cd standalone && bench ./proxybench BenchmarkServices/10); then # kube-proxy runs it
+		row "new connections through one of 10 Services, of kube-proxy's mode nftables: by the clock; by processor time" "$(metric %) %; $(metric cpu-%) %"
+	fi
+	if command -v nft >/dev/null && (cd standalone && bench ./proxybench BenchmarkServices/10000); then
+		row "the same with 10,000; these from nothing, kube-proxy" "$(metric %) %; $(metric cpu-%) %; $(metric sync-ms) ms, $(metric kube-proxy-sync-ms) ms"
+	fi
 	bench ./internal/agent BenchmarkAgentServices && row "one of their endpoints changes with 10,000 Services, from the event to the kernel: by the clock; time of the agent's thread" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
 	exit 0
 fi
