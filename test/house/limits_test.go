@@ -26,7 +26,6 @@ const (
 var larger = map[string]int{
 	"internal/agent.Status fields":          45,
 	"internal/cloud/aws lines":              7500,
-	"internal/cloud/azure lines":            5500,
 	"internal/cloud/plan/guard.NIC fields":  50,
 	"internal/cloud/plan/intent.NIC fields": 40,
 	"internal/flows/archive.row fields":     50,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 	"github.com/nephele-io/nephele/internal/cloud/azure/routing"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -175,5 +176,5 @@ func placeOf(c *v1alpha1.AzureCloud) azcloud.Configuration {
 // nothing. A rule of a group is one of Azure's, which holds many prefixes and ports. An interface
 // holds one group: it has one network security group.
 func (a *Account) Limits(context.Context, cloud.Scope) (cloud.Limits, error) {
-	return limits(roomOf(a.cfg.Quotas)), nil
+	return resources.Limits(resources.RoomOf(a.cfg.Quotas)), nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 )
 
 // The cloud's names of the calls that groups need.
@@ -26,9 +27,6 @@ const (
 	callReadNSG, callNSG, callDeleteNSG = "Microsoft.Network/networkSecurityGroups/read", "Microsoft.Network/networkSecurityGroups/write", "Microsoft.Network/networkSecurityGroups/delete"
 	callReadASG, callASG, callDeleteASG = "Microsoft.Network/applicationSecurityGroups/read", "Microsoft.Network/applicationSecurityGroups/write", "Microsoft.Network/applicationSecurityGroups/delete"
 )
-
-// tagDescription holds the description of a group: network security groups have none.
-const tagDescription = "nephele.io/description"
 
 // refuse is the error about an op that is wrong in itself.
 func refuse(op cloud.Op, format string, args ...any) error {
@@ -68,10 +66,10 @@ func (a *Account) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string
 
 // ours is the place of a group that has a name like ours, of the subscription. Nothing else is
 // changed or deleted.
-func (a *Account) ours(op cloud.Op, id string) (place, error) {
-	at, ok := parsePlace(id)
-	if !ok || !a.owns(id) || identityOf(id) == "" && rulesOf(id) == "" {
-		return place{}, refuse(op, "%s is no group of ours", cloud.Words(id))
+func (a *Account) ours(op cloud.Op, id string) (resources.Place, error) {
+	at, ok := resources.ParsePlace(id)
+	if !ok || !a.owns(id) || resources.IdentityOf(id) == "" && resources.RulesOf(id) == "" {
+		return resources.Place{}, refuse(op, "%s is no group of ours", cloud.Words(id))
 	}
 	return at, nil
 }
@@ -79,25 +77,25 @@ func (a *Account) ours(op cloud.Op, id string) (place, error) {
 // createGroup makes the application security group first: a network security group without it is
 // half a pair, too, but says nothing to anybody.
 func (a *Account) createGroup(ctx context.Context, s cloud.Scope, op cloud.Op) (string, error) {
-	network, ok := parsePlace(op.Group.NetworkID)
-	name := NameIn(op.Group.NetworkID, op.Group.Name)
-	if !ok || !a.owns(op.Group.NetworkID) || network.kind != typeVNet || !strings.HasPrefix(name, cloud.NamePrefix) {
+	network, ok := resources.ParsePlace(op.Group.NetworkID)
+	name := resources.NameIn(op.Group.NetworkID, op.Group.Name)
+	if !ok || !a.owns(op.Group.NetworkID) || network.Kind != resources.TypeVNet || !strings.HasPrefix(name, cloud.NamePrefix) {
 		return "", refuse(op, "%q is not a name for a group of ours, or %q is no network of the subscription", cloud.Words(op.Group.Name), cloud.Words(op.Group.NetworkID))
 	}
-	scope := strings.ToLower("/subscriptions/" + a.cfg.Credential.SubscriptionID + "/resourceGroups/" + network.group)
-	id := scope + nsgPart + name
+	scope := strings.ToLower("/subscriptions/" + a.cfg.Credential.SubscriptionID + "/resourceGroups/" + network.Group)
+	id := scope + resources.NSGPart + name
 	end, err := a.turns.take(ctx, id)
 	if err != nil {
 		return "", classify(callNSG, err, a.cfg.Now())
 	}
 	defer end()
-	at := place{network.group, typeNSG, name}
+	at := resources.Place{Group: network.Group, Kind: resources.TypeNSG, Name: name}
 	tags := tagsOf(op.Group)
 	// Both are looked at before one is made: beside somebody else's there is none of ours.
 	asgs, nsgs := a.network.asgs, a.network.nsgs
-	asg, err := asgs.Get(ctx, at.group, name, nil)
+	asg, err := asgs.Get(ctx, at.Group, name, nil)
 	asgErr := found(err, asg.Tags, op, callReadASG, a.cfg.Now())
-	nsg, err := nsgs.Get(ctx, at.group, name, nil)
+	nsg, err := nsgs.Get(ctx, at.Group, name, nil)
 	nsgErr := found(err, nsg.Tags, op, callReadNSG, a.cfg.Now())
 	for _, err := range []error{asgErr, nsgErr} {
 		if err != nil && cloud.ClassOf(err) != cloud.NotFound {
@@ -107,7 +105,7 @@ func (a *Account) createGroup(ctx context.Context, s cloud.Scope, op cloud.Op) (
 	err = nil
 	if asgErr != nil {
 		var p *runtime.Poller[armnetwork.ApplicationSecurityGroupsClientCreateOrUpdateResponse]
-		p, err = asgs.BeginCreateOrUpdate(asNew(ctx), at.group, name, armnetwork.ApplicationSecurityGroup{Location: to.Ptr(regionName(s.Region)), Tags: tags}, nil)
+		p, err = asgs.BeginCreateOrUpdate(asNew(ctx), at.Group, name, armnetwork.ApplicationSecurityGroup{Location: to.Ptr(regionName(s.Region)), Tags: tags}, nil)
 		err = ended(ctx, a, callASG, p, err)
 	}
 	if err != nil {
@@ -120,7 +118,7 @@ func (a *Account) createGroup(ctx context.Context, s cloud.Scope, op cloud.Op) (
 		}
 		body.Location, body.Tags = to.Ptr(regionName(s.Region)), tags
 		var p *runtime.Poller[armnetwork.SecurityGroupsClientCreateOrUpdateResponse]
-		p, err = nsgs.BeginCreateOrUpdate(asNew(ctx), at.group, name, body, nil)
+		p, err = nsgs.BeginCreateOrUpdate(asNew(ctx), at.Group, name, body, nil)
 		err = ended(ctx, a, callNSG, p, err)
 	}
 	if err != nil {
@@ -134,7 +132,7 @@ func found(err error, have map[string]*string, op cloud.Op, call string, now tim
 	if err != nil {
 		return classify(call, err, now)
 	}
-	tags := portTags(have)
+	tags := resources.PortTags(have)
 	for _, k := range []string{cloud.TagCluster, cloud.TagAccount, cloud.TagClass} {
 		if tags[k] != op.Group.Tags[k] {
 			return &cloud.Error{
@@ -155,10 +153,10 @@ func asNew(ctx context.Context) context.Context {
 func tagsOf(g cloud.GroupSpec) map[string]*string {
 	out := map[string]*string{}
 	for k, v := range g.Tags {
-		out[tagName(k)] = to.Ptr(v)
+		out[resources.TagName(k)] = to.Ptr(v)
 	}
 	if g.Description != "" {
-		out[tagName(tagDescription)] = to.Ptr(cloud.Words(g.Description))
+		out[resources.TagName(resources.TagDescription)] = to.Ptr(cloud.Words(g.Description))
 	}
 	return out
 }
@@ -176,7 +174,7 @@ func ended[T any](ctx context.Context, a *Account, call string, p *runtime.Polle
 // document is a network security group with these rules, in the SDK's words.
 func document(rules []cloud.Rule) (armnetwork.SecurityGroup, error) {
 	out := armnetwork.SecurityGroup{Properties: &armnetwork.SecurityGroupPropertiesFormat{}}
-	all, err := lower.Encode(rules, identityOf)
+	all, err := lower.Encode(rules, resources.IdentityOf)
 	if err != nil {
 		return out, err
 	}
@@ -194,7 +192,7 @@ func (a *Account) editRules(ctx context.Context, op cloud.Op) error {
 	if err != nil {
 		return err
 	}
-	if at.kind != typeNSG {
+	if at.Kind != resources.TypeNSG {
 		return refuse(op, "%s is half a group", cloud.Words(op.Target))
 	}
 	if err := checkRules(op); err != nil {
@@ -217,9 +215,9 @@ func (a *Account) editRules(ctx context.Context, op cloud.Op) error {
 	}
 }
 
-func (a *Account) writeRules(ctx context.Context, op cloud.Op, at place) error {
+func (a *Account) writeRules(ctx context.Context, op cloud.Op, at resources.Place) error {
 	client := a.network.nsgs
-	now, err := client.Get(ctx, at.group, at.name, nil)
+	now, err := client.Get(ctx, at.Group, at.Name, nil)
 	if err != nil {
 		return classify(callReadNSG, err, a.cfg.Now())
 	}
@@ -230,7 +228,7 @@ func (a *Account) writeRules(ctx context.Context, op cloud.Op, at place) error {
 	if err != nil {
 		return err
 	}
-	before, exact := lower.Decode(have, rulesOf)
+	before, exact := lower.Decode(have, resources.RulesOf)
 	after, err := edited(before, op)
 	if err != nil {
 		return err
@@ -248,7 +246,7 @@ func (a *Account) writeRules(ctx context.Context, op cloud.Op, at place) error {
 	}
 	next.Location, next.Tags, next.Properties.FlushConnection = now.Location, now.Tags, now.Properties.FlushConnection
 	conditional := policy.WithHTTPHeader(ctx, http.Header{"If-Match": []string{*now.Etag}})
-	p, err := client.BeginCreateOrUpdate(conditional, at.group, at.name, next, nil)
+	p, err := client.BeginCreateOrUpdate(conditional, at.Group, at.Name, next, nil)
 	return ended(ctx, a, callNSG, p, err)
 }
 
@@ -307,7 +305,7 @@ func checkRules(op cloud.Op) error {
 	if op.Kind == cloud.OpRemoveRules {
 		return nil // what cannot be written cannot be there
 	}
-	if _, err := lower.Encode(wanted, identityOf); err != nil {
+	if _, err := lower.Encode(wanted, resources.IdentityOf); err != nil {
 		return refuse(op, "%w", err)
 	}
 	if op.Kind != cloud.OpReplaceRules {
@@ -336,31 +334,31 @@ func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 		return err
 	}
 	// The turn is at the pair, whichever half of it is shown.
-	end, err := a.turns.take(ctx, cmp.Or(rulesOf(op.Target), strings.ToLower(op.Target)))
+	end, err := a.turns.take(ctx, cmp.Or(resources.RulesOf(op.Target), strings.ToLower(op.Target)))
 	if err != nil {
 		return classify(callDeleteNSG, err, a.cfg.Now())
 	}
 	defer end()
-	if at.kind == typeASG {
+	if at.Kind == resources.TypeASG {
 		// Half a pair. If it has become a whole one, it is not the one that was meant.
-		_, err := a.network.nsgs.Get(ctx, at.group, at.name, nil)
+		_, err := a.network.nsgs.Get(ctx, at.Group, at.Name, nil)
 		if err = classify(callReadNSG, err, a.cfg.Now()); cloud.ClassOf(err) != cloud.NotFound || err == nil {
 			return err
 		}
 	}
-	if at.kind == typeNSG {
+	if at.Kind == resources.TypeNSG {
 		if err := a.unused(ctx, at, op); err != nil {
 			return err
 		}
 	}
-	asg, err := a.network.asgs.BeginDelete(ctx, at.group, at.name, nil)
+	asg, err := a.network.asgs.BeginDelete(ctx, at.Group, at.Name, nil)
 	if err := ended(ctx, a, callDeleteASG, asg, err); err != nil && cloud.ClassOf(err) != cloud.NotFound {
 		return err
 	}
-	if at.kind == typeASG {
+	if at.Kind == resources.TypeASG {
 		return nil
 	}
-	nsg, err := a.network.nsgs.BeginDelete(ctx, at.group, at.name, nil)
+	nsg, err := a.network.nsgs.BeginDelete(ctx, at.Group, at.Name, nil)
 	if err := ended(ctx, a, callDeleteNSG, nsg, err); err != nil && cloud.ClassOf(err) != cloud.NotFound {
 		return err
 	}
@@ -369,8 +367,8 @@ func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 
 // unused refuses to delete a group that interfaces or subnets have, and takes its own name out of
 // its rules, which would keep it alive.
-func (a *Account) unused(ctx context.Context, at place, op cloud.Op) error {
-	now, err := a.network.nsgs.Get(ctx, at.group, at.name, nil)
+func (a *Account) unused(ctx context.Context, at resources.Place, op cloud.Op) error {
+	now, err := a.network.nsgs.Get(ctx, at.Group, at.Name, nil)
 	if err := classify(callReadNSG, err, a.cfg.Now()); err != nil {
 		if cloud.ClassOf(err) == cloud.NotFound {
 			return nil
@@ -388,7 +386,7 @@ func (a *Account) unused(ctx context.Context, at place, op cloud.Op) error {
 	if err != nil {
 		return err
 	}
-	rules, _ := lower.Decode(have, rulesOf)
+	rules, _ := lower.Decode(have, resources.RulesOf)
 	rules = slices.DeleteFunc(rules, func(r cloud.Rule) bool { return r.Peer.GroupID != strings.ToLower(op.Target) })
 	if len(rules) == 0 {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 )
 
 // Auditor keeps the record of changes. Its methods are called by any number of goroutines.
@@ -110,18 +111,18 @@ func nameOfCall(method, path string) string {
 	}
 	switch {
 	case strings.HasSuffix(path, "/providers/microsoft.resourcegraph/resources"):
-		return callGraph
+		return resources.CallGraph
 	case strings.Contains(path, "/providers/microsoft.network/locations/"):
 		return "Microsoft.Network/locations/operations/" + verb
 	case strings.Contains(path, "/providers/microsoft.resources/tags/"):
 		return callTags
-	case strings.Contains(path, nsgPart):
+	case strings.Contains(path, resources.NSGPart):
 		return "Microsoft.Network/networkSecurityGroups/" + verb
-	case strings.Contains(path, asgPart):
+	case strings.Contains(path, resources.ASGPart):
 		return "Microsoft.Network/applicationSecurityGroups/" + verb
 	case strings.Contains(path, "/providers/microsoft.network/networkinterfaces/"):
 		return "Microsoft.Network/networkInterfaces/" + verb
-	case strings.Contains(path, "/providers/"+typeRouteTable+"/"):
+	case strings.Contains(path, "/providers/"+resources.TypeRouteTable+"/"):
 		if strings.Contains(path, "/routes/") {
 			return "Microsoft.Network/routeTables/routes/" + verb
 		}

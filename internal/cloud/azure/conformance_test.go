@@ -6,6 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 	"github.com/nephele-io/nephele/internal/cloud/cloudtest"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/document"
@@ -49,7 +50,7 @@ func (l *lab) conforming() cloudtest.World {
 		},
 	}
 	w.CreateForeign = func(name string) string {
-		id := "/subscriptions/" + subscription + "/resourceGroups/shop/providers/Microsoft.Network/networkSecurityGroups/" + azure.NameIn(w.Network, name)
+		id := "/subscriptions/" + subscription + "/resourceGroups/shop/providers/Microsoft.Network/networkSecurityGroups/" + resources.NameIn(w.Network, name)
 		l.change(func(c *simazure.Cloud) {
 			at, _ := document.ParseID(id)
 			p := c.Principals()[0]

@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure/printed"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 	"github.com/nephele-io/nephele/internal/platform/unicodetext"
 )
 
@@ -28,8 +29,8 @@ import (
 // real one's answers are, but nothing is called, so that what it leaves out is an error. It is
 // immutable but for Add, and safe for concurrent use after that.
 type Description struct {
-	rows    map[string]row    // by id in lower case
-	sources map[string]string // the documents that tell them
+	rows    map[string]resources.Row // by id in lower case
+	sources map[string]string        // the documents that tell them
 	// totals are the answers that come in several documents, by how much they say that there is.
 	totals map[int64]*parts
 	// tags are the service tags, by name; nil if no document tells any.
@@ -82,7 +83,7 @@ func ReadDescription(name string) (*Description, error) {
 // Add takes a document. source says where it is from, and appears in errors only.
 func (d *Description) Add(source string, document []byte) error {
 	if d.rows == nil {
-		d.rows, d.sources, d.totals = map[string]row{}, map[string]string{}, map[int64]*parts{}
+		d.rows, d.sources, d.totals = map[string]resources.Row{}, map[string]string{}, map[int64]*parts{}
 	}
 	list := json.RawMessage(bytes.TrimSpace(document))
 	total := int64(-1)
@@ -113,7 +114,7 @@ func (d *Description) Add(source string, document []byte) error {
 	if err := json.Unmarshal(list, &raw); err != nil {
 		return fmt.Errorf("%s: it is not a list of resources: %w", source, err)
 	}
-	rows := make([]row, len(raw))
+	rows := make([]resources.Row, len(raw))
 	for i := range raw {
 		text, err := printed.Whole(raw[i])
 		if err == nil {
@@ -171,7 +172,7 @@ func cmpOr(a, b *int64) *int64 {
 	return b
 }
 
-func (d *Description) add(source string, total int64, rows []row) error {
+func (d *Description) add(source string, total int64, rows []resources.Row) error {
 	if int64(len(rows)) < total && d.totals[total] == nil {
 		d.totals[total] = &parts{source, map[string]bool{}}
 	}
@@ -180,8 +181,8 @@ func (d *Description) add(source string, total int64, rows []row) error {
 		if int64(len(rows)) < total {
 			d.totals[total].ids[key] = true
 		}
-		at, ok := parsePlace(r.ID)
-		if !ok || !slices.Contains(kinds(), at.kind) && !isService(at.kind) {
+		at, ok := resources.ParsePlace(r.ID)
+		if !ok || !slices.Contains(resources.Kinds(), at.Kind) && !resources.IsService(at.Kind) {
 			continue // of a kind that no snapshot is made of
 		}
 		if !bytes.HasPrefix(bytes.TrimSpace(r.Properties), []byte("{")) || r.Location == "" {
@@ -191,7 +192,7 @@ func (d *Description) add(source string, total int64, rows []row) error {
 				cloud.Words(r.ID),
 			)
 		}
-		r.Type = at.kind
+		r.Type = at.Kind
 		if old, twice := d.rows[key]; twice && !alike(old, r) {
 			return fmt.Errorf("%s: %s is in %s, too, and not alike: leave one of the two out", source, cloud.Words(r.ID), d.sources[key])
 		}
@@ -203,7 +204,7 @@ func (d *Description) add(source string, total int64, rows []row) error {
 	return nil
 }
 
-func alike(a, b row) bool {
+func alike(a, b resources.Row) bool {
 	one, err := json.Marshal(a)
 	other, err2 := json.Marshal(b)
 	return err == nil && err2 == nil && bytes.Equal(one, other)
@@ -231,7 +232,7 @@ func (d *Description) Check() error {
 func (d *Description) Subscriptions() []string {
 	out := map[string]bool{}
 	for key := range d.rows {
-		out[subscriptionOf(key)] = true
+		out[resources.SubscriptionOf(key)] = true
 	}
 	return slices.Sorted(maps.Keys(out))
 }
@@ -239,16 +240,16 @@ func (d *Description) Subscriptions() []string {
 // Account returns a subscription as a provider that can only be observed. The quotas are the quotas
 // of the account, nil for Azure's own.
 func (d *Description) Account(subscription string, quotas *v1alpha1.AzureQuotas, now func() time.Time) cloud.Provider {
-	return &described{Description: d, subscription: strings.ToLower(subscription), room: roomOf(quotas), now: now}
+	return &described{Description: d, subscription: strings.ToLower(subscription), room: resources.RoomOf(quotas), now: now}
 }
 
 type described struct {
 	*Description
 	subscription string
-	room         room
+	room         resources.Room
 	now          func() time.Time
 	// services are the kinds of those that snapshots show.
-	services []serviceKind
+	services []resources.ServiceKind
 	// shownTags says that they show service tags.
 	shownTags bool
 }
@@ -256,7 +257,7 @@ type described struct {
 // Show implements cloud.ServiceShower.
 func (d *described) Show(kinds []cloud.ServiceKind) cloud.Provider {
 	out := *d
-	out.services, out.shownTags = among(kinds), slices.Contains(kinds, cloud.ServiceTag)
+	out.services, out.shownTags = resources.Among(kinds), slices.Contains(kinds, cloud.ServiceTag)
 	return &out
 }
 
@@ -267,33 +268,33 @@ func (d *described) Apply(_ context.Context, _ cloud.Scope, op cloud.Op) (string
 
 // Limits implements cloud.Provider: they are the cloud's defaults.
 func (d *described) Limits(context.Context, cloud.Scope) (cloud.Limits, error) {
-	return limits(d.room), nil
+	return resources.Limits(d.room), nil
 }
 
 // Observe implements cloud.Provider.
 func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
 	fail := func(format string, args ...any) (*cloud.Snapshot, error) {
-		return nil, &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: fmt.Errorf(format, args...)}
+		return nil, &cloud.Error{Class: cloud.Terminal, Call: resources.CallGraph, Err: fmt.Errorf(format, args...)}
 	}
 	region := regionName(s.Region)
 	if err := checkRegion(region); err != nil {
 		return nil, err
 	}
-	w := newWorld(d.subscription, d.room)
+	w := resources.NewRegion(d.subscription, d.room)
 	regions := map[string]bool{}
 	take := func(key string) error {
 		r := d.rows[key]
-		if err := w.add(&r); err != nil {
+		if err := w.Add(&r); err != nil {
 			return fmt.Errorf("%s: %s: %w", d.sources[key], cloud.Words(r.ID), err)
 		}
 		return nil
 	}
-	var services []row
+	var services []resources.Row
 	for _, key := range slices.Sorted(maps.Keys(d.rows)) {
-		if subscriptionOf(key) != d.subscription {
+		if resources.SubscriptionOf(key) != d.subscription {
 			continue
 		}
-		if r := d.rows[key]; isService(r.Type) {
+		if r := d.rows[key]; resources.IsService(r.Type) {
 			if regionName(r.Location) == region {
 				services = append(services, r)
 			}
@@ -313,14 +314,14 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	for again := true; again; {
 		again = false
 		var missing []string
-		for _, id := range slices.Concat(w.missing(), w.undescribed()) {
+		for _, id := range slices.Concat(w.Missing(), w.Undescribed()) {
 			switch _, told := d.rows[id]; {
 			case told:
 				if err := take(id); err != nil {
 					return fail("%w", err)
 				}
 				again = true
-			case !w.onlyRemembered(id):
+			case !w.OnlyRemembered(id):
 				missing = append(missing, id)
 			}
 		}
@@ -328,9 +329,9 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 			return fail("%d resources that others name are not told, the first is %s: want the whole subscription", len(missing), cloud.Words(missing[0]))
 		}
 	}
-	w.join(services)
-	snap := w.snapshot()
-	w.addAll(snap, d.services, services, nil)
+	w.Join(services)
+	snap := w.Snapshot()
+	w.AddServices(snap, d.services, services, nil)
 	if d.shownTags {
 		snap.ServiceTags = d.tags
 		if d.tags == nil {
@@ -342,23 +343,4 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	}
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, d.subscription, d.now()
 	return snap, nil
-}
-
-// undescribed are the ids of virtual machines and public addresses that interfaces name and nothing
-// tells. In a subscription that is read they are gone.
-func (w *world) undescribed() []string {
-	out := map[string]bool{}
-	need := func(id, kind string, there bool) {
-		if at, ok := parsePlace(id); ok && at.kind == kind && !there && subscriptionOf(id) == w.subscription {
-			out[id] = true
-		}
-	}
-	for _, n := range w.nics {
-		need(n.VM.key(), typeVM, w.vms[n.VM.key()] != nil)
-		for i := range n.Configurations {
-			id := n.Configurations[i].Properties.Public.key()
-			need(id, typePublicIP, w.publics[id] != nil)
-		}
-	}
-	return slices.Sorted(maps.Keys(out))
 }

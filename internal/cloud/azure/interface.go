@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 )
 
 const (
@@ -29,9 +30,9 @@ const (
 func (a *Account) setInterfaceGroups(ctx context.Context, op cloud.Op) error {
 	var foreign, ours []string
 	for _, id := range op.GroupIDs {
-		if group, view := groupOfView(id); view {
+		if group, view := resources.GroupOfView(id); view {
 			foreign = append(foreign, group)
-		} else if identityOf(id) != "" && a.owns(id) {
+		} else if resources.IdentityOf(id) != "" && a.owns(id) {
 			ours = append(ours, id)
 		} else {
 			return refuse(op, "%s is neither a group of ours nor what another group means to the interface", cloud.Words(id))
@@ -52,7 +53,7 @@ func (a *Account) setInterfaceGroups(ctx context.Context, op cloud.Op) error {
 	return a.writeInterface(ctx, op.Target, func(n armnetwork.Interface) (armnetwork.Interface, bool, error) {
 		var identities []string
 		for _, g := range ours {
-			identities = append(identities, identityOf(g))
+			identities = append(identities, resources.IdentityOf(g))
 		}
 		kept, err := a.othersOf(ctx, n)
 		if err != nil {
@@ -77,7 +78,7 @@ func (a *Account) givenBack(ctx context.Context, n *armnetwork.Interface, group 
 	if err != nil {
 		return "", err
 	}
-	_, err = a.network.nsgs.Get(ctx, at.group, at.name, nil)
+	_, err = a.network.nsgs.Get(ctx, at.Group, at.Name, nil)
 	if err == nil {
 		return a.spellings.givenBackAs(n, group), nil
 	}
@@ -90,7 +91,7 @@ func (a *Account) givenBack(ctx context.Context, n *armnetwork.Interface, group 
 	}
 	return "", &cloud.Error{Class: cloud.Terminal, Call: callInterface, Err: fmt.Errorf(
 		"the network security group %s that it had was deleted, and without one its address %s of the Basic kind would be open to everybody: "+
-			"create a group of this name in the resource group %s, and the interface gets it back", at.name, open, at.group)}
+			"create a group of this name in the resource group %s, and the interface gets it back", at.Name, open, at.Group)}
 }
 
 // openWithoutGroup is a public address of the Basic kind of the interface; empty if it has none.
@@ -106,12 +107,12 @@ func (a *Account) openWithoutGroup(ctx context.Context, n *armnetwork.Interface)
 		if err != nil {
 			return "", err
 		}
-		p, err := a.network.addresses.Get(ctx, at.group, at.name, nil)
+		p, err := a.network.addresses.Get(ctx, at.Group, at.Name, nil)
 		if err != nil {
 			return "", classify(callReadPublic, err, a.cfg.Now())
 		}
 		if p.SKU == nil || p.SKU.Name == nil || *p.SKU.Name == armnetwork.PublicIPAddressSKUNameBasic {
-			return at.name, nil
+			return at.Name, nil
 		}
 	}
 	return "", nil
@@ -128,16 +129,16 @@ func (a *Account) othersOf(ctx context.Context, n armnetwork.Interface) ([]strin
 		if g == nil || g.ID == nil {
 			continue
 		}
-		if rulesOf(*g.ID) != "" {
+		if resources.RulesOf(*g.ID) != "" {
 			at, err := a.place(*g.ID)
 			if err != nil {
 				return nil, err
 			}
-			now, err := a.network.asgs.Get(ctx, at.group, at.name, nil)
+			now, err := a.network.asgs.Get(ctx, at.Group, at.Name, nil)
 			if err != nil {
 				return nil, classify(callReadASG, err, a.cfg.Now())
 			}
-			if portTags(now.Tags)[cloud.TagCluster] == a.cfg.Cluster {
+			if resources.PortTags(now.Tags)[cloud.TagCluster] == a.cfg.Cluster {
 				continue
 			}
 		}
@@ -161,11 +162,11 @@ func (a *Account) writeInterface(ctx context.Context, id string, change func(arm
 	if err != nil {
 		return err
 	}
-	if at.kind != typeNIC {
+	if at.Kind != resources.TypeNIC {
 		return &cloud.Error{Class: cloud.Terminal, Call: callInterface, Err: errors.New(id + " is not a network interface")}
 	}
 	client := a.network.interfaces
-	now, err := client.Get(ctx, at.group, at.name, nil)
+	now, err := client.Get(ctx, at.Group, at.Name, nil)
 	if err != nil {
 		return classify(callReadInterface, err, a.cfg.Now())
 	}
@@ -177,7 +178,7 @@ func (a *Account) writeInterface(ctx context.Context, id string, change func(arm
 		return &cloud.Error{Class: cloud.Unavailable, Call: callInterface, Err: errors.New("the cloud has told no etag of the interface, without which it could be overwritten")}
 	}
 	conditional := policy.WithHTTPHeader(ctx, http.Header{"If-Match": []string{*now.Etag}})
-	poller, err := client.BeginCreateOrUpdate(conditional, at.group, at.name, next, nil)
+	poller, err := client.BeginCreateOrUpdate(conditional, at.Group, at.Name, next, nil)
 	if err == nil {
 		// The condition is for the writing only.
 		_, err = poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: max(a.cfg.PollEvery, time.Second)})

@@ -1,9 +1,10 @@
 package azure
 
 import (
-	"slices"
 	"strings"
 	"sync"
+
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 )
 
 // lastTold remembers load balancers and application gateways, by region and type. Resource Graph
@@ -11,50 +12,38 @@ import (
 // what comes from one would drop nothing as soon as the right is withdrawn.
 type lastTold struct {
 	mu   sync.Mutex
-	rows map[[2]string][]row
+	rows map[[2]string][]resources.Row
 }
 
 // keep returns what was reported before of services that the answer leaves out though interfaces
 // are behind them, and remembers the answer with it. A service that is gone has no interfaces
 // behind it, so it is not kept. What is remembered is no more than the answers had.
-func (l *lastTold) keep(w *world, region string, kinds []serviceKind, answer []row) []row {
+func (l *lastTold) keep(w *resources.Region, region string, kinds []resources.ServiceKind, answer []resources.Row) []resources.Row {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []row
+	var out []resources.Row
 	for _, k := range kinds {
-		if k.typ != typeBalancer && k.typ != typeGateway {
+		if k.Type != resources.TypeBalancer && k.Type != resources.TypeGateway {
 			continue
 		}
-		at := [2]string{region, k.typ}
-		var now []row
+		at := [2]string{region, k.Type}
+		var now []resources.Row
 		for i := range answer {
-			if strings.EqualFold(answer[i].Type, k.typ) {
+			if strings.EqualFold(answer[i].Type, k.Type) {
 				now = append(now, answer[i])
 			}
 		}
-		markShared(now)
-		missing := w.unseen(k.typ, now)
+		resources.MarkShared(now)
+		missing := w.Unseen(k.Type, now)
 		for _, r := range l.rows[at] {
 			if missing[strings.ToLower(r.ID)] != "" {
 				now, out = append(now, r), append(out, r)
 			}
 		}
 		if l.rows == nil {
-			l.rows = map[[2]string][]row{}
+			l.rows = map[[2]string][]resources.Row{}
 		}
 		l.rows[at] = now
 	}
 	return out
-}
-
-// markShared marks the gateways that have others in their subnets. One of these may be forgotten
-// later, and the addresses of the rest are no more known than before.
-func markShared(rows []row) {
-	all, _ := partsOf[gateway](rows, typeGateway, func(g *gateway) *row { return &g.row })
-	shared := sharedSubnets(all)
-	for i := range rows {
-		if g := all[strings.ToLower(rows[i].ID)]; g != nil {
-			rows[i].shared = slices.ContainsFunc(g.subnets(), func(s string) bool { return shared[s] })
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 )
 
 const callNetworks = "Microsoft.Network/virtualNetworks/read"
@@ -23,28 +24,28 @@ func (a *Account) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network,
 	if err := checkRegion(region); err != nil {
 		return nil, err
 	}
-	rows, err := a.rows(ctx, query(region, typeVNet))
+	rows, err := a.rows(ctx, query(region, resources.TypeVNet))
 	if err != nil {
 		return nil, err
 	}
 	groups := map[string]bool{}
 	for i := range rows {
-		if at, ok := parsePlace(rows[i].ID); ok {
-			groups[strings.ToLower(at.group)] = true
+		if at, ok := resources.ParsePlace(rows[i].ID); ok {
+			groups[strings.ToLower(at.Group)] = true
 		}
 	}
-	w := newWorld(a.cfg.Credential.SubscriptionID, roomOf(a.cfg.Quotas))
+	w := resources.NewRegion(a.cfg.Credential.SubscriptionID, resources.RoomOf(a.cfg.Quotas))
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		err := a.networksIn(ctx, w, region, group)
 		if err != nil && cloud.ClassOf(err) != cloud.NotFound { // the group may have gone meanwhile
 			return nil, err
 		}
 	}
-	return w.portNetworks(), nil
+	return w.CloudNetworks(), nil
 }
 
 // networksIn reads the networks of a resource group.
-func (a *Account) networksIn(ctx context.Context, w *world, region, group string) error {
+func (a *Account) networksIn(ctx context.Context, w *resources.Region, region, group string) error {
 	pages := a.network.networks.NewListPager(group, nil)
 	for page := 1; pages.More(); page++ {
 		if page > a.cfg.Bounds.Pages {
@@ -56,34 +57,21 @@ func (a *Account) networksIn(ctx context.Context, w *world, region, group string
 		}
 		for _, n := range answer.Value {
 			raw, err := json.Marshal(n)
-			var r row
+			var r resources.Row
 			if err == nil {
 				err = json.Unmarshal(raw, &r)
 			}
-			r.Type = typeVNet
+			r.Type = resources.TypeVNet
 			if err == nil && strings.EqualFold(regionName(r.Location), region) {
-				err = w.add(&r)
+				err = w.Add(&r)
 			}
 			if err != nil {
 				return &cloud.Error{Class: cloud.Unavailable, Call: callNetworks, Err: errors.New("the answer is not a list of networks: " + cloud.Words(err.Error()))}
 			}
 		}
-		if len(w.networks) > a.cfg.Bounds.Objects {
+		if len(w.Networks) > a.cfg.Bounds.Objects {
 			return bounded(&cloud.BoundError{What: "the account has", Bound: int64(a.cfg.Bounds.Objects), Unit: "objects", Flag: "--max-objects"})
 		}
 	}
 	return nil
-}
-
-// portNetworks are the networks in the words of the port.
-func (w *world) portNetworks() []cloud.Network {
-	var out []cloud.Network
-	for _, k := range slices.Sorted(maps.Keys(w.networks)) {
-		n := w.networks[k]
-		out = append(
-			out,
-			cloud.Network{ID: k, UID: strings.ToLower(n.GUID), Name: n.Name, OwnerID: w.subscription, CIDRs: prefixes(n.AddressSpace.AddressPrefixes), Tags: portTags(n.Tags)},
-		)
-	}
-	return out
 }

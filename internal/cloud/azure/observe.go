@@ -13,46 +13,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 )
-
-const callGraph = "Microsoft.ResourceGraph/resources/read"
-
-// Types of resources, in lower case as Resource Graph tells them.
-const (
-	typeVNet     = "microsoft.network/virtualnetworks"
-	typeNIC      = "microsoft.network/networkinterfaces"
-	typeNSG      = "microsoft.network/networksecuritygroups"
-	typeASG      = "microsoft.network/applicationsecuritygroups"
-	typePublicIP = "microsoft.network/publicipaddresses"
-	typeVM       = "microsoft.compute/virtualmachines"
-	typeSet      = "microsoft.compute/virtualmachinescalesets"
-	typeInstance = "microsoft.compute/virtualmachinescalesets/virtualmachines"
-)
-
-// row is one resource as Resource Graph tells it.
-type row struct {
-	ID         string             `json:"id"`
-	Name       string             `json:"name"`
-	Type       string             `json:"type"`
-	Location   string             `json:"location"`
-	Tags       map[string]*string `json:"tags"`
-	Properties json.RawMessage    `json:"properties"`
-	SKU        *struct {
-		Name string `json:"name"`
-	} `json:"sku"`
-	// shared is true of a gateway that had others in its subnet when it was last told.
-	shared bool
-}
 
 // pageRows is how many resources are asked for at a time; Resource Graph gives no more.
 const pageRows = 1000
-
-// kinds are the types of what a snapshot is made of.
-func kinds() []string {
-	return []string{
-		typeVNet, typeNIC, typeNSG, typeASG, typePublicIP, typeVM, typeSet, typeRouteTable, typeNetworkGateway, typeLocalGateway, typeConnection,
-	}
-}
 
 // query asks for all resources of these types.
 func query(region string, types ...string) string { return queryOf("Resources", region, types...) }
@@ -66,7 +31,7 @@ func queryOf(table, region string, types ...string) string {
 // be another query.
 func checkRegion(region string) error {
 	if region == "" || strings.ContainsFunc(region, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
-		return &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: fmt.Errorf("%w: %q is not the name of a region, as in westeurope", cloud.ErrRegionUnknown, region)}
+		return &cloud.Error{Class: cloud.Terminal, Call: resources.CallGraph, Err: fmt.Errorf("%w: %q is not the name of a region, as in westeurope", cloud.ErrRegionUnknown, region)}
 	}
 	return nil
 }
@@ -77,20 +42,20 @@ func (a *Account) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, 
 }
 
 // observe reads one region, and its services of these kinds.
-func (a *Account) observe(ctx context.Context, s cloud.Scope, services []serviceKind) (*cloud.Snapshot, error) {
+func (a *Account) observe(ctx context.Context, s cloud.Scope, services []resources.ServiceKind) (*cloud.Snapshot, error) {
 	region := strings.ToLower(strings.ReplaceAll(s.Region, " ", ""))
 	if err := checkRegion(region); err != nil {
 		return nil, err
 	}
-	rows, err := a.rows(ctx, query(region, kinds()...))
+	rows, err := a.rows(ctx, query(region, resources.Kinds()...))
 	if err != nil {
 		return nil, err
 	}
-	w := newWorld(a.cfg.Credential.SubscriptionID, roomOf(a.cfg.Quotas))
-	w.former = a.cfg.Former
+	w := resources.NewRegion(a.cfg.Credential.SubscriptionID, resources.RoomOf(a.cfg.Quotas))
+	w.Former = a.cfg.Former
 	for i := range rows {
-		if err := w.add(&rows[i]); err != nil {
-			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}
+		if err := w.Add(&rows[i]); err != nil {
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: resources.CallGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}
 		}
 	}
 	if err := a.readSets(ctx, w, region); err != nil {
@@ -103,18 +68,18 @@ func (a *Account) observe(ctx context.Context, s cloud.Scope, services []service
 	if err != nil {
 		return nil, err
 	}
-	w.join(told)
+	w.Join(told)
 	a.spellings.learn(w)
-	snap := w.snapshot()
-	w.addAll(snap, services, told, a.lastTold.keep(w, region, services, told))
+	snap := w.Snapshot()
+	w.AddServices(snap, services, told, a.lastTold.keep(w, region, services, told))
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, strings.ToLower(a.cfg.Credential.SubscriptionID), a.cfg.Now()
 	return snap, nil
 }
 
 // rows reads all pages of a query. A page begins after a position in the order of ids; an id that
 // comes twice is taken once.
-func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
-	var out []row
+func (a *Account) rows(ctx context.Context, text string) ([]resources.Row, error) {
+	var out []resources.Row
 	seen := map[string]bool{}
 	var token *string
 	for page := 1; ; page++ {
@@ -126,18 +91,18 @@ func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
 			Options: &armresourcegraph.QueryRequestOptions{ResultFormat: to.Ptr(armresourcegraph.ResultFormatObjectArray), Top: to.Ptr(int32(pageRows)), SkipToken: token},
 		}, nil)
 		if err != nil {
-			return nil, classify(callGraph, err, a.cfg.Now())
+			return nil, classify(resources.CallGraph, err, a.cfg.Now())
 		}
 		if answer.ResultTruncated != nil && *answer.ResultTruncated == armresourcegraph.ResultTruncatedTrue && answer.SkipToken == nil {
-			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: errors.New("the answer of Resource Graph is cut off, and does not say how to go on")}
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: resources.CallGraph, Err: errors.New("the answer of Resource Graph is cut off, and does not say how to go on")}
 		}
 		raw, err := json.Marshal(answer.Data)
 		if err != nil {
-			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: err}
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: resources.CallGraph, Err: err}
 		}
-		var part []row
+		var part []resources.Row
 		if err := json.Unmarshal(raw, &part); err != nil {
-			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("the answer is not a list of resources: %w", err)}
+			return nil, &cloud.Error{Class: cloud.Unavailable, Call: resources.CallGraph, Err: fmt.Errorf("the answer is not a list of resources: %w", err)}
 		}
 		for _, r := range part {
 			if key := strings.ToLower(r.ID); !seen[key] {
@@ -154,7 +119,7 @@ func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
 		if token != nil && *token == *answer.SkipToken {
 			return nil, &cloud.Error{
 				Class: cloud.Unavailable,
-				Call:  callGraph,
+				Call:  resources.CallGraph,
 				Err:   errors.New("the answer of Resource Graph goes round in circles: a page names itself as the next one"),
 			}
 		}
@@ -163,16 +128,16 @@ func (a *Account) rows(ctx context.Context, text string) ([]row, error) {
 }
 
 func bounded(b *cloud.BoundError) error {
-	return &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: b}
+	return &cloud.Error{Class: cloud.Terminal, Call: resources.CallGraph, Err: b}
 }
 
 // complete reads directly what the answer names and does not tell: Resource Graph leaves out what
 // the role may not read, and what it has not heard of yet. What is not there is let go; what may
 // not be read is an error.
-func (a *Account) complete(ctx context.Context, w *world) error {
+func (a *Account) complete(ctx context.Context, w *resources.Region) error {
 	tried := map[string]bool{}
 	for {
-		missing := w.missing()
+		missing := w.Missing()
 		missing = slices.DeleteFunc(missing, func(id string) bool { return tried[strings.ToLower(id)] })
 		if len(missing) == 0 {
 			return nil
@@ -180,7 +145,7 @@ func (a *Account) complete(ctx context.Context, w *world) error {
 		for _, id := range missing {
 			tried[strings.ToLower(id)] = true
 			err := a.readInto(ctx, w, id)
-			if err != nil && cloud.ClassOf(err) == cloud.Auth && w.onlyRemembered(id) {
+			if err != nil && cloud.ClassOf(err) == cloud.Auth && w.OnlyRemembered(id) {
 				continue // whoever writes a tag does not keep us from reading
 			}
 			if err != nil {
@@ -193,71 +158,60 @@ func (a *Account) complete(ctx context.Context, w *world) error {
 	}
 }
 
-// place is where a resource is, from its id.
-type place struct{ group, kind, name string }
-
-func (a *Account) place(id string) (place, error) {
-	at, ok := parsePlace(id)
+func (a *Account) place(id string) (resources.Place, error) {
+	at, ok := resources.ParsePlace(id)
 	if !ok || !a.owns(id) {
-		return place{}, &cloud.Error{Class: cloud.Terminal, Call: callGraph, Err: fmt.Errorf("%s is not the id of a resource of the subscription", cloud.Words(id))}
+		return resources.Place{}, &cloud.Error{Class: cloud.Terminal, Call: resources.CallGraph, Err: fmt.Errorf("%s is not the id of a resource of the subscription", cloud.Words(id))}
 	}
 	return at, nil
 }
 
-func parsePlace(id string) (place, bool) {
-	parts := strings.Split(strings.Trim(id, "/"), "/")
-	if len(parts) != 8 || !strings.EqualFold(parts[0], "subscriptions") || !strings.EqualFold(parts[2], "resourceGroups") || !strings.EqualFold(parts[4], "providers") {
-		return place{}, false
-	}
-	return place{parts[3], strings.ToLower(parts[5] + "/" + parts[6]), parts[7]}, true
-}
-
 // readInto reads one resource directly.
-func (a *Account) readInto(ctx context.Context, w *world, id string) error {
+func (a *Account) readInto(ctx context.Context, w *resources.Region, id string) error {
 	at, err := a.place(id)
 	if err != nil {
 		return err
 	}
 	var value any
-	switch at.kind {
-	case typeVNet:
+	switch at.Kind {
+	case resources.TypeVNet:
 		var out armnetwork.VirtualNetworksClientGetResponse
-		out, err = a.network.networks.Get(ctx, at.group, at.name, nil)
+		out, err = a.network.networks.Get(ctx, at.Group, at.Name, nil)
 		value = out.VirtualNetwork
-	case typeNIC:
+	case resources.TypeNIC:
 		var out armnetwork.InterfacesClientGetResponse
-		out, err = a.network.interfaces.Get(ctx, at.group, at.name, nil)
+		out, err = a.network.interfaces.Get(ctx, at.Group, at.Name, nil)
 		value = out.Interface
-	case typeNSG:
+	case resources.TypeNSG:
 		var out armnetwork.SecurityGroupsClientGetResponse
-		out, err = a.network.nsgs.Get(ctx, at.group, at.name, nil)
+		out, err = a.network.nsgs.Get(ctx, at.Group, at.Name, nil)
 		value = out.SecurityGroup
-	case typeASG:
+	case resources.TypeASG:
 		var out armnetwork.ApplicationSecurityGroupsClientGetResponse
-		out, err = a.network.asgs.Get(ctx, at.group, at.name, nil)
+		out, err = a.network.asgs.Get(ctx, at.Group, at.Name, nil)
 		value = out.ApplicationSecurityGroup
 	default:
 		return nil
 	}
 	if err != nil {
-		err = classify(at.kind+"/read", err, a.cfg.Now())
+		err = classify(at.Kind+"/read", err, a.cfg.Now())
 		if cloud.ClassOf(err) == cloud.NotFound {
-			w.absent[strings.ToLower(id)] = true
+			w.Absent[strings.ToLower(id)] = true
 			return nil
 		}
 		return err
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return &cloud.Error{Class: cloud.Unavailable, Call: at.kind + "/read", Err: err}
+		return &cloud.Error{Class: cloud.Unavailable, Call: at.Kind + "/read", Err: err}
 	}
-	var r row
+	var r resources.Row
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return &cloud.Error{Class: cloud.Unavailable, Call: at.kind + "/read", Err: err}
+		return &cloud.Error{Class: cloud.Unavailable, Call: at.Kind + "/read", Err: err}
 	}
-	r.Type = at.kind
-	if err := w.add(&r); err != nil {
-		return &cloud.Error{Class: cloud.Unavailable, Call: at.kind + "/read", Err: err}
+	r.Type = at.Kind
+	if err := w.Add(&r); err != nil {
+		return &cloud.Error{Class: cloud.Unavailable, Call: at.Kind + "/read", Err: err}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 )
 
@@ -64,7 +65,7 @@ func (c Call) Buckets(endpoint string) []pace.Key {
 	network := strings.HasPrefix(c.Action, "Microsoft.Network/")
 	var out []pace.Key
 	switch {
-	case c.Action == callGraph:
+	case c.Action == resources.CallGraph:
 		return []pace.Key{key(c.Principal, bucketGraph)}
 	case strings.HasSuffix(c.Action, "/delete"):
 		out = append(out, key(own, bucketDeletes))

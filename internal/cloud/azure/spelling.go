@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 )
 
 // The cloud compares ids without regard to case, and gives them back as they were written. The port
@@ -32,17 +33,17 @@ type spellings struct {
 const maxSpellings = 4
 
 // learn takes what a region shows.
-func (s *spellings) learn(w *world) {
+func (s *spellings) learn(w *resources.Region) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held == nil {
 		s.held, s.groups = map[string][]string{}, map[string]string{}
 	}
-	for key, g := range w.groups {
+	for key, g := range w.Groups {
 		s.groups[key] = g.ID
 	}
-	for key, n := range w.nics {
-		ids := spelledGroups(n.Tags)
+	for key, n := range w.NICs {
+		ids := resources.SpelledGroups(n.Tags)
 		if n.NSG != nil {
 			ids = append(ids, n.NSG.ID)
 		}
@@ -91,7 +92,7 @@ func (s *spellings) spelled(nic string, tags map[string]string) map[string]strin
 		return tags
 	}
 	for _, id := range strings.Fields(value) {
-		if group, ok := groupOfView(id); ok && group != "" {
+		if group, ok := resources.GroupOfView(id); ok && group != "" {
 			if known := s.of(nic, group); len(known) == len(group) {
 				value = strings.Replace(value, group, known, 1)
 			}
@@ -108,27 +109,9 @@ func (s *spellings) spelled(nic string, tags map[string]string) map[string]strin
 	return out
 }
 
-// spelledGroups are the ids of network security groups that an interface remembers, as they are
-// written in its tags.
-func spelledGroups(tags map[string]*string) []string {
-	raw := map[string]string{}
-	for name, value := range tags {
-		if value != nil && len(name) > len(azureTags) && strings.EqualFold(name[:len(azureTags)], azureTags) {
-			raw[portName(name[len(azureTags):])] = *value
-		}
-	}
-	var out []string
-	for _, id := range cloud.FormerGroups(raw) {
-		if group, ok := groupOfView(id); ok && group != "" {
-			out = append(out, group)
-		}
-	}
-	return out
-}
-
 // givenBackAs is the id of a group as the interface remembers it, or else as it is known.
 func (s *spellings) givenBackAs(n *armnetwork.Interface, group string) string {
-	for _, id := range spelledGroups(n.Tags) {
+	for _, id := range resources.SpelledGroups(n.Tags) {
 		if strings.EqualFold(id, group) && id != strings.ToLower(id) {
 			return id
 		}

@@ -14,71 +14,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
-
-// Names of tags cannot contain a slash on Azure, and are compared without regard to case. Ours are
-// written with the other sign, with a mark before what is a capital letter; no others are touched.
-const (
-	ourTags   = "nephele.io/"
-	azureTags = "nephele.io_"
-	capital   = '~'
-)
-
-func tagName(name string) string {
-	if rest, ours := strings.CutPrefix(name, ourTags); ours {
-		var b strings.Builder
-		for _, r := range rest {
-			if r >= 'A' && r <= 'Z' {
-				b.WriteRune(capital)
-				r += 'a' - 'A'
-			}
-			b.WriteRune(r)
-		}
-		return azureTags + b.String()
-	}
-	return name
-}
-
-// portName is the port's name of a tag of ours, from what comes after azureTags.
-func portName(rest string) string {
-	var b strings.Builder
-	after := false
-	for _, r := range strings.ToLower(rest) {
-		switch {
-		case r == capital && !after:
-			after = true
-			continue
-		case after && r >= 'a' && r <= 'z':
-			r -= 'a' - 'A'
-		}
-		after = false
-		b.WriteRune(r)
-	}
-	return ourTags + b.String()
-}
-
-// portTags are tags as the port has them.
-func portTags(tags map[string]*string) map[string]string {
-	if len(tags) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(tags))
-	for name, value := range tags {
-		if len(name) > len(azureTags) && strings.EqualFold(name[:len(azureTags)], azureTags) {
-			name = portName(name[len(azureTags):])
-		}
-		text := ""
-		if value != nil {
-			text = *value
-		}
-		if name == cloud.TagFormer || strings.HasPrefix(name, cloud.TagFormer+".") {
-			text = strings.ToLower(text) // see spellings
-		}
-		out[name] = text
-	}
-	return out
-}
 
 // tagsClient changes single tags of any resource. PATCH of a resource replaces all of them, and
 // would undo what others do at the same time.
@@ -154,7 +92,7 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 			written := make(map[string]string, len(tags))
 			own := a.spellings.spelled(id, tags)
 			for _, name := range slices.Sorted(maps.Keys(own)) {
-				written[tagName(name)] = own[name]
+				written[resources.TagName(name)] = own[name]
 			}
 			err := recovered.Call(func() error { return a.tags.update(ctx, id, operation, written) })
 			errs[i] = classify(callTags, err, a.cfg.Now())

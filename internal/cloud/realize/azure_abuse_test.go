@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/azure"
+	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
@@ -72,7 +72,7 @@ func TestAzureTagsAbused(t *testing.T) {
 	shop := "/subscriptions/" + azureSubscription + "/resourceGroups/shop/providers/Microsoft.Network/"
 	pair := func(l *azureLab, name string, tags map[string]string) {
 		for _, kind := range []string{"applicationSecurityGroups/", "networkSecurityGroups/"} {
-			l.make(shop+kind+azure.NameIn(azureVNet, name), map[string]any{"tags": azureTagNames(tags), "properties": map[string]any{}})
+			l.make(shop+kind+resources.NameIn(azureVNet, name), map[string]any{"tags": azureTagNames(tags), "properties": map[string]any{}})
 		}
 	}
 	own := map[string]string{cloud.TagCluster: labCluster, cloud.TagKind: cloud.KindClass, cloud.TagAccount: labAccount, cloud.TagClass: "deadbeef"}

@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"maps"
@@ -20,7 +20,7 @@ import (
 
 // Types of what leads out of a network, in lower case.
 const (
-	typeRouteTable     = "microsoft.network/routetables"
+	TypeRouteTable     = "microsoft.network/routetables"
 	typeNetworkGateway = "microsoft.network/virtualnetworkgateways"
 	typeLocalGateway   = "microsoft.network/localnetworkgateways"
 	typeConnection     = "microsoft.network/connections"
@@ -31,7 +31,7 @@ const gatewaySubnet = "gatewaysubnet"
 
 // routeTable are the routes of subnets that somebody has defined.
 type routeTable struct {
-	row
+	Row
 	Routes []struct {
 		Properties struct {
 			Prefix string `json:"addressPrefix"`
@@ -41,12 +41,12 @@ type routeTable struct {
 
 // networkGateway is a gateway of a network to others.
 type networkGateway struct {
-	row
+	Row
 	Kind           string `json:"gatewayType"`
 	BGP            bool   `json:"enableBgp"`
 	Configurations []struct {
 		Properties struct {
-			Subnet *reference `json:"subnet"`
+			Subnet *Reference `json:"subnet"`
 		} `json:"properties"`
 	} `json:"ipConfigurations"`
 	Clients struct {
@@ -68,7 +68,7 @@ func (g *networkGateway) network() string {
 
 // localGateway is the other end of connections of gateways: a network elsewhere.
 type localGateway struct {
-	row
+	Row
 	Space struct {
 		Prefixes []string `json:"addressPrefixes"`
 	} `json:"localNetworkAddressSpace"`
@@ -76,16 +76,16 @@ type localGateway struct {
 
 // connection joins a gateway with another network.
 type connection struct {
-	row
+	Row
 	BGP    bool       `json:"enableBgp"`
-	First  *reference `json:"virtualNetworkGateway1"`
-	Second *reference `json:"virtualNetworkGateway2"`
-	Local  *reference `json:"localNetworkGateway2"`
+	First  *Reference `json:"virtualNetworkGateway1"`
+	Second *Reference `json:"virtualNetworkGateway2"`
+	Local  *Reference `json:"localNetworkGateway2"`
 }
 
 // space is what the tag VirtualNetwork means.
 type space struct {
-	prefixes []netip.Prefix
+	Prefixes []netip.Prefix
 	// learned is set if there may be more that no resource tells.
 	learned bool
 }
@@ -95,7 +95,7 @@ type space struct {
 func (s *space) add(texts ...string) {
 	for _, text := range texts {
 		if p, err := netip.ParsePrefix(text); err == nil {
-			s.prefixes = append(s.prefixes, p.Masked())
+			s.Prefixes = append(s.Prefixes, p.Masked())
 		} else {
 			s.learned = true
 		}
@@ -103,19 +103,19 @@ func (s *space) add(texts ...string) {
 }
 
 // spaceOf is what the tag means in a network, at subnets with these route tables.
-func (w *world) spaceOf(key string, tables []string) space {
-	out := space{prefixes: append(prefixes(w.networks[key].AddressSpace.AddressPrefixes), lower.PlatformAddress)}
+func (w *Region) spaceOf(key string, tables []string) space {
+	out := space{Prefixes: append(prefixes(w.Networks[key].AddressSpace.AddressPrefixes), lower.PlatformAddress)}
 	for _, p := range w.peerings() {
 		switch key {
 		case p.A.NetworkID:
-			out.prefixes = append(out.prefixes, p.B.CIDRs...)
+			out.Prefixes = append(out.Prefixes, p.B.CIDRs...)
 		case p.B.NetworkID:
-			out.prefixes = append(out.prefixes, p.A.CIDRs...)
+			out.Prefixes = append(out.Prefixes, p.A.CIDRs...)
 		}
 	}
 	w.behindGateways(&out, key)
-	for _, remote := range w.networks[key].transits() {
-		if w.networks[remote] == nil {
+	for _, remote := range w.Networks[key].transits() {
+		if w.Networks[remote] == nil {
 			out.learned = true // it is of another region or subscription
 			continue
 		}
@@ -131,13 +131,13 @@ func (w *world) spaceOf(key string, tables []string) space {
 			out.add(t.Routes[i].Properties.Prefix)
 		}
 	}
-	slices.SortFunc(out.prefixes, netip.Prefix.Compare)
-	out.prefixes = slices.Compact(out.prefixes)
+	slices.SortFunc(out.Prefixes, netip.Prefix.Compare)
+	out.Prefixes = slices.Compact(out.Prefixes)
 	return out
 }
 
 // behindGateways adds what the gateways of a network are connected with.
-func (w *world) behindGateways(out *space, network string) {
+func (w *Region) behindGateways(out *space, network string) {
 	found := false
 	for _, k := range slices.Sorted(maps.Keys(w.gateways)) {
 		g := w.gateways[k]
@@ -151,11 +151,11 @@ func (w *world) behindGateways(out *space, network string) {
 			w.connected(out, k, w.connections[id])
 		}
 	}
-	out.learned = out.learned || !found && w.networks[network].hasGateway()
+	out.learned = out.learned || !found && w.Networks[network].hasGateway()
 }
 
 // connected adds the other end of a connection, if it is one of the gateway.
-func (w *world) connected(out *space, gateway string, c *connection) {
+func (w *Region) connected(out *space, gateway string, c *connection) {
 	ends := [2]string{c.First.key(), c.Second.key()}
 	if !slices.Contains(ends[:], gateway) {
 		return
@@ -172,8 +172,8 @@ func (w *world) connected(out *space, gateway string, c *connection) {
 		if id == "" || id == gateway {
 			continue
 		}
-		if other := w.gateways[id]; other != nil && w.networks[other.network()] != nil {
-			out.prefixes = append(out.prefixes, prefixes(w.networks[other.network()].AddressSpace.AddressPrefixes)...)
+		if other := w.gateways[id]; other != nil && w.Networks[other.network()] != nil {
+			out.Prefixes = append(out.Prefixes, prefixes(w.Networks[other.network()].AddressSpace.AddressPrefixes)...)
 		} else {
 			out.learned = true
 		}
@@ -202,7 +202,7 @@ func (v *vnet) hasGateway() bool {
 }
 
 // tablesOf are the keys of the route tables of the subnets that an interface is in, sorted.
-func (w *world) tablesOf(n *nic) []string {
+func (w *Region) tablesOf(n *NIC) []string {
 	out := map[string]bool{}
 	for i := range n.Configurations {
 		network, name, _ := strings.Cut(n.Configurations[i].Properties.Subnet.key(), "/subnets/")
@@ -214,8 +214,8 @@ func (w *world) tablesOf(n *nic) []string {
 }
 
 // tableOf is the key of the route table of a subnet; empty if it has none.
-func (w *world) tableOf(network, subnet string) string {
-	v := w.networks[network]
+func (w *Region) tableOf(network, subnet string) string {
+	v := w.Networks[network]
 	if v == nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"cmp"
@@ -14,7 +14,8 @@ import (
 // nothing but gateways may be. Its instances have addresses there that no API tells, and from these
 // traffic and health checks get to the targets.
 
-const typeGateway = "microsoft.network/applicationgateways"
+// TypeGateway is the type of application gateways.
+const TypeGateway = "microsoft.network/applicationgateways"
 
 const fixedGateway = "an application gateway has no network security group of its own; that of its subnet filters it"
 
@@ -27,7 +28,7 @@ type ported struct {
 	ID         string `json:"id"`
 	Properties struct {
 		Port  uint16     `json:"port"`
-		Probe *reference `json:"probe"`
+		Probe *Reference `json:"probe"`
 	} `json:"properties"`
 }
 
@@ -35,18 +36,18 @@ type ported struct {
 type gatewayListener struct {
 	ID         string `json:"id"`
 	Properties struct {
-		Frontend *reference `json:"frontendIPConfiguration"`
-		Port     *reference `json:"frontendPort"`
+		Frontend *Reference `json:"frontendIPConfiguration"`
+		Port     *Reference `json:"frontendPort"`
 		Protocol string     `json:"protocol"`
 	} `json:"properties"`
 }
 
 // gateway is an application gateway.
 type gateway struct {
-	row
+	Row
 	Configurations []struct {
 		Properties struct {
-			Subnet *reference `json:"subnet"`
+			Subnet *Reference `json:"subnet"`
 		} `json:"properties"`
 	} `json:"gatewayIPConfigurations"`
 	Frontends    []frontend        `json:"frontendIPConfigurations"`
@@ -62,8 +63,8 @@ type gateway struct {
 	Maps         []struct {
 		ID         string `json:"id"`
 		Properties struct {
-			Pool     *reference `json:"defaultBackendAddressPool"`
-			Settings *reference `json:"defaultBackendHttpSettings"`
+			Pool     *Reference `json:"defaultBackendAddressPool"`
+			Settings *Reference `json:"defaultBackendHttpSettings"`
 			Paths    []struct {
 				Properties hand `json:"properties"`
 			} `json:"pathRules"`
@@ -73,18 +74,18 @@ type gateway struct {
 
 // hand says where a gateway hands traffic on to.
 type hand struct {
-	Pool     *reference `json:"backendAddressPool"`
-	Settings *reference `json:"backendHttpSettings"`
+	Pool     *Reference `json:"backendAddressPool"`
+	Settings *Reference `json:"backendHttpSettings"`
 }
 
 // gatewayRule is a rule of a gateway.
 type gatewayRule struct {
 	Properties struct {
 		hand
-		Listener   *reference `json:"httpListener"`
-		L4Listener *reference `json:"listener"`
-		L4Settings *reference `json:"backendSettings"`
-		Map        *reference `json:"urlPathMap"`
+		Listener   *Reference `json:"httpListener"`
+		L4Listener *Reference `json:"listener"`
+		L4Settings *Reference `json:"backendSettings"`
+		Map        *Reference `json:"urlPathMap"`
 	} `json:"properties"`
 }
 
@@ -101,9 +102,9 @@ func (g *gateway) subnets() []string {
 
 // service is a gateway in the words of the port, and the interface that represents it. shared are
 // the subnets in which there are several gateways.
-func (g *gateway) service(w *world, behind backends, shared map[string]bool) (cloud.Service, []cloud.Interface) {
+func (g *gateway) service(w *Region, behind backends, shared map[string]bool) (cloud.Service, []cloud.Interface) {
 	key := strings.ToLower(g.ID)
-	out := cloud.Service{ID: key, Kind: cloud.ApplicationGateway, Name: g.Name, Tags: portTags(g.Tags), Fixed: fixedGateway}
+	out := cloud.Service{ID: key, Kind: cloud.ApplicationGateway, Name: g.Name, Tags: PortTags(g.Tags), Fixed: fixedGateway}
 	subnet := ""
 	for _, s := range g.subnets() {
 		subnet = s
@@ -139,8 +140,8 @@ func (g *gateway) service(w *world, behind backends, shared map[string]bool) (cl
 
 // usable are the IPv4 addresses of a subnet that something there can have: all but the four first
 // ones and the last one. It says why they are not told.
-func (w *world) usable(network, subnet string) (out []netip.Addr, why string) {
-	v := w.networks[network]
+func (w *Region) usable(network, subnet string) (out []netip.Addr, why string) {
+	v := w.Networks[network]
 	if v == nil {
 		return nil, "its virtual network is not shown"
 	}
@@ -173,8 +174,8 @@ func (w *world) usable(network, subnet string) (out []netip.Addr, why string) {
 
 // listen adds what a gateway listens at.
 func (g *gateway) listen(to *listeners, at map[string][]netip.Addr, behind backends, home string) {
-	type way struct{ listener, pathMap *reference }
-	add := func(listener *reference, groups ...cloud.TargetGroup) {
+	type way struct{ listener, pathMap *Reference }
+	add := func(listener *Reference, groups ...cloud.TargetGroup) {
 		l := find(g.Listeners, listener, func(l *gatewayListener) string { return l.ID })
 		if l == nil {
 			l = find(g.L4, listener, func(l *gatewayListener) string { return l.ID })
@@ -235,4 +236,16 @@ func (g *gateway) group(h hand, behind backends, home string) (cloud.TargetGroup
 		}
 	}
 	return out, true
+}
+
+// MarkShared marks the gateways that have others in their subnets. One of these may be forgotten
+// later, and the addresses of the rest are no more known than before.
+func MarkShared(rows []Row) {
+	all, _ := partsOf[gateway](rows, TypeGateway, func(g *gateway) *Row { return &g.Row })
+	shared := sharedSubnets(all)
+	for i := range rows {
+		if g := all[strings.ToLower(rows[i].ID)]; g != nil {
+			rows[i].shared = slices.ContainsFunc(g.subnets(), func(s string) bool { return shared[s] })
+		}
+	}
 }

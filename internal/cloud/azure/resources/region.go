@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"cmp"
@@ -14,40 +14,42 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
 )
 
-// world is what has been read of a region, by ids in lower case: ids are the same in any case, and
+// Region is what has been read of a region, by ids in lower case: ids are the same in any case, and
 // Azure itself writes them in several.
-type world struct {
+type Region struct {
 	subscription string
-	networks     map[string]*vnet
-	nics         map[string]*nic
-	groups       map[string]*nsg
-	asgs         map[string]*row
+	Networks     map[string]*vnet
+	NICs         map[string]*NIC
+	Groups       map[string]*NSG
+	asgs         map[string]*Row
 	publics      map[string]*public
 	vms          map[string]*vm
-	sets         map[string]bool // scale sets whose instances have no resources of their own
+	Sets         map[string]bool // scale sets whose instances have no resources of their own
 	tables       map[string]*routeTable
 	gateways     map[string]*networkGateway
 	locals       map[string]*localGateway
 	connections  map[string]*connection
-	room         room
-	former       map[string][]string // groups that interfaces may have had
-	absent       map[string]bool     // what is named somewhere and does not exist, in lower case
+	room         Room
+	Former       map[string][]string // groups that interfaces may have had
+	Absent       map[string]bool     // what is named somewhere and does not exist, in lower case
 }
 
-func newWorld(subscription string, r room) *world {
-	return &world{
-		subscription: strings.ToLower(subscription), networks: map[string]*vnet{}, nics: map[string]*nic{}, groups: map[string]*nsg{}, asgs: map[string]*row{},
-		publics: map[string]*public{}, vms: map[string]*vm{}, sets: map[string]bool{}, absent: map[string]bool{}, room: r,
+// NewRegion returns a region of a subscription in which nothing is described yet.
+func NewRegion(subscription string, r Room) *Region {
+	return &Region{
+		subscription: strings.ToLower(subscription), Networks: map[string]*vnet{}, NICs: map[string]*NIC{}, Groups: map[string]*NSG{}, asgs: map[string]*Row{},
+		publics: map[string]*public{}, vms: map[string]*vm{}, Sets: map[string]bool{}, Absent: map[string]bool{}, room: r,
 		tables: map[string]*routeTable{}, gateways: map[string]*networkGateway{}, locals: map[string]*localGateway{}, connections: map[string]*connection{},
 	}
 }
 
-type reference struct {
+// Reference is how a document names another resource.
+type Reference struct {
 	ID string `json:"id"`
 }
 
 // key is what a reference is compared by; empty for none.
-func (r *reference) key() string {
+func (r *Reference) key() string {
 	if r == nil {
 		return ""
 	}
@@ -55,7 +57,7 @@ func (r *reference) key() string {
 }
 
 type vnet struct {
-	row
+	Row
 	GUID         string `json:"resourceGuid"`
 	AddressSpace struct {
 		AddressPrefixes []string `json:"addressPrefixes"`
@@ -65,10 +67,10 @@ type vnet struct {
 		Properties struct {
 			Prefix   string     `json:"addressPrefix"`
 			Prefixes []string   `json:"addressPrefixes"`
-			NSG      *reference `json:"networkSecurityGroup"`
-			Routes   *reference `json:"routeTable"`
+			NSG      *Reference `json:"networkSecurityGroup"`
+			Routes   *Reference `json:"routeTable"`
 			// Configurations are the addresses of what is in the subnet and no interface.
-			Configurations []reference `json:"ipConfigurations"`
+			Configurations []Reference `json:"ipConfigurations"`
 			// EndpointPolicies says whether the group is about private endpoints, too.
 			EndpointPolicies string `json:"privateEndpointNetworkPolicies"`
 		} `json:"properties"`
@@ -79,7 +81,7 @@ type vnet struct {
 		Properties struct {
 			State        string     `json:"peeringState"`
 			Access       *bool      `json:"allowVirtualNetworkAccess"`
-			Remote       *reference `json:"remoteVirtualNetwork"`
+			Remote       *Reference `json:"remoteVirtualNetwork"`
 			RemoteRegion string     `json:"remoteVirtualNetworkLocation"`
 			// UseRemoteGateways says that what is behind gateways of the other network is reached
 			// by it.
@@ -91,13 +93,14 @@ type vnet struct {
 	} `json:"virtualNetworkPeerings"`
 }
 
-type nic struct {
-	row
+// NIC is a network interface.
+type NIC struct {
+	Row
 	MAC             string      `json:"macAddress"`
-	NSG             *reference  `json:"networkSecurityGroup"`
-	VM              *reference  `json:"virtualMachine"`
-	PrivateEndpoint *reference  `json:"privateEndpoint"`
-	LinkService     *reference  `json:"privateLinkService"`
+	NSG             *Reference  `json:"networkSecurityGroup"`
+	VM              *Reference  `json:"virtualMachine"`
+	PrivateEndpoint *Reference  `json:"privateEndpoint"`
+	LinkService     *Reference  `json:"privateLinkService"`
 	Workloads       []string    `json:"hostedWorkloads"`
 	Configurations  []ipAddress `json:"ipConfigurations"`
 }
@@ -107,18 +110,18 @@ type ipAddress struct {
 	Properties struct {
 		Primary *bool       `json:"primary"`
 		Address string      `json:"privateIPAddress"`
-		Subnet  *reference  `json:"subnet"`
-		Public  *reference  `json:"publicIPAddress"`
-		ASGs    []reference `json:"applicationSecurityGroups"`
-		Pools   []reference `json:"loadBalancerBackendAddressPools"`
+		Subnet  *Reference  `json:"subnet"`
+		Public  *Reference  `json:"publicIPAddress"`
+		ASGs    []Reference `json:"applicationSecurityGroups"`
+		Pools   []Reference `json:"loadBalancerBackendAddressPools"`
 		// GatewayPools are the pools of application gateways.
-		GatewayPools []reference `json:"applicationGatewayBackendAddressPools"`
+		GatewayPools []Reference `json:"applicationGatewayBackendAddressPools"`
 	} `json:"properties"`
 }
 
-// nsg is a network security group with its rules.
-type nsg struct {
-	row
+// NSG is a network security group with its rules.
+type NSG struct {
+	Row
 	Rules []lower.Document `json:"securityRules"`
 }
 
@@ -129,7 +132,7 @@ type public struct {
 }
 
 type vm struct {
-	row
+	Row
 	VMID           string `json:"vmId"`
 	Created        string `json:"timeCreated"`
 	NetworkProfile struct {
@@ -149,8 +152,8 @@ type vm struct {
 	} `json:"extended"`
 }
 
-// add takes one resource.
-func (w *world) add(r *row) error {
+// Add takes one resource.
+func (w *Region) Add(r *Row) error {
 	key := strings.ToLower(r.ID)
 	if !strings.HasPrefix(key, "/subscriptions/"+w.subscription+"/") {
 		return fmt.Errorf("it is not of the subscription %s", w.subscription)
@@ -162,46 +165,46 @@ func (w *world) add(r *row) error {
 		return json.Unmarshal(r.Properties, into)
 	}
 	switch strings.ToLower(r.Type) {
-	case typeVNet:
-		v := &vnet{row: *r}
-		w.networks[key] = v
+	case TypeVNet:
+		v := &vnet{Row: *r}
+		w.Networks[key] = v
 		return read(v)
-	case typeNIC:
-		n := &nic{row: *r}
-		w.nics[key] = n
+	case TypeNIC:
+		n := &NIC{Row: *r}
+		w.NICs[key] = n
 		return read(n)
-	case typeNSG:
-		g := &nsg{row: *r}
-		w.groups[key] = g
+	case TypeNSG:
+		g := &NSG{Row: *r}
+		w.Groups[key] = g
 		return read(g)
-	case typeRouteTable:
-		t := &routeTable{row: *r}
+	case TypeRouteTable:
+		t := &routeTable{Row: *r}
 		w.tables[key] = t
 		return read(t)
 	case typeNetworkGateway:
-		g := &networkGateway{row: *r}
+		g := &networkGateway{Row: *r}
 		w.gateways[key] = g
 		return read(g)
 	case typeLocalGateway:
-		l := &localGateway{row: *r}
+		l := &localGateway{Row: *r}
 		w.locals[key] = l
 		return read(l)
 	case typeConnection:
-		c := &connection{row: *r}
+		c := &connection{Row: *r}
 		w.connections[key] = c
 		return read(c)
-	case typeASG:
-		w.asgs[key] = &row{ID: r.ID, Name: r.Name, Tags: r.Tags}
-	case typeSet:
+	case TypeASG:
+		w.asgs[key] = &Row{ID: r.ID, Name: r.Name, Tags: r.Tags}
+	case TypeSet:
 		var p struct {
 			Mode string `json:"orchestrationMode"`
 		}
 		if err := read(&p); err != nil {
 			return err
 		}
-		w.sets[key] = !strings.EqualFold(p.Mode, "Flexible")
-	case typeVM, typeInstance:
-		v := &vm{row: *r}
+		w.Sets[key] = !strings.EqualFold(p.Mode, "Flexible")
+	case typeVM, TypeInstance:
+		v := &vm{Row: *r}
 		w.vms[key] = v
 		return read(v)
 	case typePublicIP:
@@ -220,8 +223,8 @@ func (w *world) add(r *row) error {
 	return nil
 }
 
-// missing are the ids of what something names and nothing tells, in order.
-func (w *world) missing() []string {
+// Missing are the ids of what something names and nothing tells, in order.
+func (w *Region) Missing() []string {
 	out := map[string]bool{}
 	need := func(id string, there bool) {
 		if id != "" && !there && strings.HasPrefix(id, "/subscriptions/"+w.subscription+"/") {
@@ -231,53 +234,53 @@ func (w *world) missing() []string {
 	for _, v := range w.vms {
 		for _, n := range v.NetworkProfile.Interfaces {
 			id := strings.ToLower(n.ID)
-			need(id, w.nics[id] != nil || ofSet(id)) // the latter are read with their sets
+			need(id, w.NICs[id] != nil || OfSet(id)) // the latter are read with their sets
 		}
 	}
-	for _, n := range w.nics {
+	for _, n := range w.NICs {
 		network := n.network()
-		need(network, w.networks[network] != nil)
-		need(n.NSG.key(), w.groups[n.NSG.key()] != nil)
+		need(network, w.Networks[network] != nil)
+		need(n.NSG.key(), w.Groups[n.NSG.key()] != nil)
 		for _, id := range n.asgs() {
 			need(id, w.asgs[id] != nil)
 		}
 		for _, id := range formerGroups(n) {
-			need(id, w.groups[id] != nil)
+			need(id, w.Groups[id] != nil)
 		}
-		for _, id := range w.former[strings.ToLower(n.ID)] {
-			if at, ok := parsePlace(id); ok && at.kind == typeNSG {
-				need(id, w.groups[id] != nil)
+		for _, id := range w.Former[strings.ToLower(n.ID)] {
+			if at, ok := ParsePlace(id); ok && at.Kind == TypeNSG {
+				need(id, w.Groups[id] != nil)
 			}
 		}
 	}
-	for _, v := range w.networks {
+	for _, v := range w.Networks {
 		for i := range v.Subnets {
 			id := v.Subnets[i].Properties.NSG.key()
-			need(id, w.groups[id] != nil)
+			need(id, w.Groups[id] != nil)
 		}
 	}
 	return slices.Sorted(maps.Keys(out))
 }
 
-// onlyRemembered reports whether nothing but tags names a group.
-func (w *world) onlyRemembered(group string) bool {
-	for _, n := range w.nics {
+// OnlyRemembered reports whether nothing but tags names a group.
+func (w *Region) OnlyRemembered(group string) bool {
+	for _, n := range w.NICs {
 		if n.NSG.key() == group {
 			return false
 		}
 	}
-	for _, v := range w.networks {
+	for _, v := range w.Networks {
 		for i := range v.Subnets {
 			if v.Subnets[i].Properties.NSG.key() == group {
 				return false
 			}
 		}
 	}
-	return w.asgs[group] == nil && strings.Contains(group, nsgPart)
+	return w.asgs[group] == nil && strings.Contains(group, NSGPart)
 }
 
 // network is the key of the virtual network of the interface; empty if it has none.
-func (n *nic) network() string {
+func (n *NIC) network() string {
 	for i := range n.Configurations {
 		if network, _, ok := strings.Cut(n.Configurations[i].Properties.Subnet.key(), "/subnets/"); ok {
 			return network
@@ -287,7 +290,7 @@ func (n *nic) network() string {
 }
 
 // asgs are the keys of the application security groups that all configurations have, sorted.
-func (n *nic) asgs() []string {
+func (n *NIC) asgs() []string {
 	out := map[string]bool{}
 	for i := range n.Configurations {
 		for k := range n.Configurations[i].Properties.ASGs {
@@ -308,15 +311,15 @@ func moment(text string) time.Time {
 	return at.UTC().Truncate(time.Second)
 }
 
-// snapshot is the world in the words of the port.
-func (w *world) snapshot() *cloud.Snapshot {
+// Snapshot is the region in the words of the port.
+func (w *Region) Snapshot() *cloud.Snapshot {
 	snap := &cloud.Snapshot{}
 	owner := map[string]string{} // interface -> virtual machine
 	for _, k := range slices.Sorted(maps.Keys(w.vms)) {
 		v := w.vms[k]
 		m := cloud.VM{
 			ID: k, UID: strings.ToLower(v.VMID), Created: moment(v.Created), Name: v.Name,
-			State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: portTags(v.Tags),
+			State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: PortTags(v.Tags),
 		}
 		list := slices.Clone(v.NetworkProfile.Interfaces)
 		slices.SortStableFunc(list, func(a, b struct {
@@ -329,33 +332,33 @@ func (w *world) snapshot() *cloud.Snapshot {
 		})
 		for _, x := range list {
 			id := strings.ToLower(x.ID)
-			if w.nics[id] == nil {
+			if w.NICs[id] == nil {
 				continue
 			}
 			owner[id] = k
 			m.Interfaces = append(m.Interfaces, id)
 			if m.NetworkID == "" {
-				m.NetworkID = w.nics[id].network()
+				m.NetworkID = w.NICs[id].network()
 			}
 		}
 		snap.VMs = append(snap.VMs, m)
 	}
 	v := newViews(w)
-	for _, k := range slices.Sorted(maps.Keys(w.nics)) {
-		i := w.port(k, w.nics[k])
+	for _, k := range slices.Sorted(maps.Keys(w.NICs)) {
+		i := w.port(k, w.NICs[k])
 		if i.VMID = owner[k]; i.VMID == "" {
-			i.VMID = w.nics[k].VM.key()
+			i.VMID = w.NICs[k].VM.key()
 		}
-		v.interfaceGroups(&i, w.nics[k])
-		if ofSet(k) {
+		v.interfaceGroups(&i, w.NICs[k])
+		if OfSet(k) {
 			i.Untouchable = "it is of an instance of a scale set in Uniform orchestration, whose interfaces are all as the model of the set says; instances in Flexible orchestration can be guarded"
 		}
 		snap.Interfaces = append(snap.Interfaces, i)
 	}
-	snap.Networks = w.portNetworks()
+	snap.Networks = w.CloudNetworks()
 	snap.Groups, snap.PrefixLists = v.all()
 	snap.Peerings, snap.ACLs = w.peerings(), v.borders()
-	snap.GroupsBeside = w.room.beside(len(w.groups), len(w.asgs), snap.CountedGroups())
+	snap.GroupsBeside = w.room.beside(len(w.Groups), len(w.asgs), snap.CountedGroups())
 	return snap
 }
 
@@ -367,8 +370,8 @@ func rank(primary *bool) int {
 }
 
 // port is an interface in the words of the port.
-func (w *world) port(key string, n *nic) cloud.Interface {
-	out := cloud.Interface{ID: key, NetworkID: n.network(), OwnerID: w.subscription, MAC: strings.ToLower(strings.ReplaceAll(n.MAC, "-", ":")), Tags: portTags(n.Tags)}
+func (w *Region) port(key string, n *NIC) cloud.Interface {
+	out := cloud.Interface{ID: key, NetworkID: n.network(), OwnerID: w.subscription, MAC: strings.ToLower(strings.ReplaceAll(n.MAC, "-", ":")), Tags: PortTags(n.Tags)}
 	out.Managed = n.PrivateEndpoint.key() != "" || n.LinkService.key() != "" || len(n.Workloads) > 0
 	list := slices.Clone(n.Configurations)
 	slices.SortStableFunc(list, func(a, b ipAddress) int {
@@ -394,9 +397,9 @@ func (w *world) port(key string, n *nic) cloud.Interface {
 
 // filtersEndpoints reports whether the group of a subnet is about private endpoints in it, which it
 // is not unless somebody has said so.
-func (w *world) filtersEndpoints(subnet string) bool {
+func (w *Region) filtersEndpoints(subnet string) bool {
 	network, name, _ := strings.Cut(subnet, "/subnets/")
-	v := w.networks[network]
+	v := w.Networks[network]
 	if v == nil {
 		return false
 	}
@@ -435,11 +438,11 @@ func prefixes(all []string) []netip.Prefix {
 }
 
 // peerings are the connections that carry traffic, each once: Azure keeps one half at each network.
-func (w *world) peerings() []cloud.Peering {
+func (w *Region) peerings() []cloud.Peering {
 	seen := map[[2]string]bool{}
 	var out []cloud.Peering
-	for _, k := range slices.Sorted(maps.Keys(w.networks)) {
-		v := w.networks[k]
+	for _, k := range slices.Sorted(maps.Keys(w.Networks)) {
+		v := w.Networks[k]
 		for i := range v.Peerings {
 			p := &v.Peerings[i]
 			remote := p.Properties.Remote.key()
@@ -450,11 +453,11 @@ func (w *world) peerings() []cloud.Peering {
 			seen[[2]string{k, remote}] = true
 			far := cloud.PeeringEnd{
 				NetworkID: remote,
-				OwnerID:   subscriptionOf(remote),
+				OwnerID:   SubscriptionOf(remote),
 				Region:    p.Properties.RemoteRegion,
 				CIDRs:     prefixes(p.Properties.RemoteSpace.AddressPrefixes),
 			}
-			if n := w.networks[remote]; n != nil {
+			if n := w.Networks[remote]; n != nil {
 				far.Region, far.CIDRs = strings.ToLower(n.Location), prefixes(n.AddressSpace.AddressPrefixes)
 			}
 			id := strings.ToLower(p.ID)
@@ -476,8 +479,41 @@ func (w *world) peerings() []cloud.Peering {
 	return out
 }
 
-func subscriptionOf(id string) string {
+// SubscriptionOf is the subscription that an id in lower case is of, or empty.
+func SubscriptionOf(id string) string {
 	rest, _ := strings.CutPrefix(id, "/subscriptions/")
 	owner, _, _ := strings.Cut(rest, "/")
 	return owner
+}
+
+// CloudNetworks are the networks in the words of the port.
+func (w *Region) CloudNetworks() []cloud.Network {
+	var out []cloud.Network
+	for _, k := range slices.Sorted(maps.Keys(w.Networks)) {
+		n := w.Networks[k]
+		out = append(
+			out,
+			cloud.Network{ID: k, UID: strings.ToLower(n.GUID), Name: n.Name, OwnerID: w.subscription, CIDRs: prefixes(n.AddressSpace.AddressPrefixes), Tags: PortTags(n.Tags)},
+		)
+	}
+	return out
+}
+
+// Undescribed are the ids of virtual machines and public addresses that interfaces name and nothing
+// tells. In a subscription that is read they are gone.
+func (w *Region) Undescribed() []string {
+	out := map[string]bool{}
+	need := func(id, kind string, there bool) {
+		if at, ok := ParsePlace(id); ok && at.Kind == kind && !there && SubscriptionOf(id) == w.subscription {
+			out[id] = true
+		}
+	}
+	for _, n := range w.NICs {
+		need(n.VM.key(), typeVM, w.vms[n.VM.key()] != nil)
+		for i := range n.Configurations {
+			id := n.Configurations[i].Properties.Public.key()
+			need(id, typePublicIP, w.publics[id] != nil)
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
 }

@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"fmt"
@@ -57,19 +57,19 @@ func TestInterfacesOfOneHash(t *testing.T) {
 		"ids of both lengths":         {map[string]string{"third": id("third", longHash) + " " + id("third", shortHash)}, map[string]string{"third": id("third", shortHash)}, ""},
 		"of somebody else's neighbor": {map[string]string{one: id(other, longHash)}, map[string]string{one: id(one, shortHash), other: id(other, longHash)}, ""},
 	} {
-		w := newWorld("s", room{})
-		w.groups[group] = &nsg{row: row{ID: group, Name: "web"}}
+		w := NewRegion("s", Room{})
+		w.Groups[group] = &NSG{Row: Row{ID: group, Name: "web"}}
 		for name := range c.want {
-			n := &nic{row: row{ID: nicID(name), Name: name}, NSG: &reference{ID: group}}
+			n := &NIC{Row: Row{ID: nicID(name), Name: name}, NSG: &Reference{ID: group}}
 			if record, has := c.records[name]; has {
-				n.Tags = map[string]*string{azureTags + "former-groups": &record}
+				n.Tags = map[string]*string{tagPrefix + "former-groups": &record}
 			}
-			w.nics[nicID(name)] = n
+			w.NICs[nicID(name)] = n
 		}
 		v := newViews(w)
 		for name, want := range c.want {
-			n := w.nics[nicID(name)]
-			i := &cloud.Interface{ID: nicID(name), Tags: portTags(n.Tags)}
+			n := w.NICs[nicID(name)]
+			i := &cloud.Interface{ID: nicID(name), Tags: PortTags(n.Tags)}
 			v.interfaceGroups(i, n)
 			if mixed := i.Untouchable != ""; !slices.Equal(i.GroupIDs, []string{want}) || mixed != (name == c.mixed) {
 				t.Errorf("%s: %s holds %v (%s), want %s", what, name, i.GroupIDs, i.Untouchable, want)

@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"crypto/sha256"
@@ -26,7 +26,7 @@ import (
 // second has 128. See apart.
 
 const (
-	nsgPart, asgPart = "/providers/microsoft.network/networksecuritygroups/", "/providers/microsoft.network/applicationsecuritygroups/"
+	NSGPart, ASGPart = "/providers/microsoft.network/networksecuritygroups/", "/providers/microsoft.network/applicationsecuritygroups/"
 	// noGroup is in place of the id of a group in the view of an interface that has none.
 	noGroup = "none"
 	viewOf  = "@"
@@ -35,6 +35,7 @@ const (
 	nameHash, longHash, shortHash = 8, 16, 4
 )
 
+// hash is a hash of a text with so many bytes, in hexadecimal digits.
 func hash(s string, bytes int) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(s)))
 	return hex.EncodeToString(sum[:bytes])
@@ -64,7 +65,7 @@ func viewID(group, nic string, bytes int) string {
 // viewed reports whether an id is that of a view of an interface, and returns its group and the
 // bytes of its hash.
 func viewed(id, nic string) (group string, bytes int, ok bool) {
-	group, ok = groupOfView(id)
+	group, ok = GroupOfView(id)
 	for _, bytes := range []int{shortHash, longHash} {
 		if ok && id == viewID(group, nic, bytes) {
 			return group, bytes, true
@@ -111,8 +112,8 @@ func apart(tags map[string]map[string]string) (bytes map[string]int, mixed map[s
 	return bytes, mixed
 }
 
-// groupOfView is the group of a view, empty for none; false if it is the id of no view.
-func groupOfView(id string) (string, bool) {
+// GroupOfView is the group of a view, empty for none; false if it is the id of no view.
+func GroupOfView(id string) (string, bool) {
 	group, _, ok := strings.Cut(id, viewOf)
 	if group == noGroup {
 		group = ""
@@ -120,11 +121,11 @@ func groupOfView(id string) (string, bool) {
 	return group, ok
 }
 
-// identityOf is the id of the application security group of a pair.
-func identityOf(group string) string { return swap(group, nsgPart, asgPart) }
+// IdentityOf is the id of the application security group of a pair.
+func IdentityOf(group string) string { return swap(group, NSGPart, ASGPart) }
 
-// rulesOf is the id of the network security group of a pair.
-func rulesOf(identity string) string { return swap(identity, asgPart, nsgPart) }
+// RulesOf is the id of the network security group of a pair.
+func RulesOf(identity string) string { return swap(identity, ASGPart, NSGPart) }
 
 // swap changes the kind in the id of a group whose name is one that we would give; empty if it is
 // not.

@@ -1,8 +1,7 @@
-package azure
+package resources
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,70 +20,38 @@ const typePrivateEndpoint = "microsoft.network/privateendpoints"
 
 const fixedEndpoint = "a private endpoint has no network security group of its own; that of its subnet filters it where the subnet has network policies for private endpoints"
 
-// serviceKind is what is read of a kind of services: the type of its resources, and the right that
+// ServiceKind is what is read of a kind of services: the type of its resources, and the right that
 // it takes.
-type serviceKind struct {
-	kind             cloud.ServiceKind
-	name, typ, right string
+type ServiceKind struct {
+	kind              cloud.ServiceKind
+	name, Type, right string
 }
 
 // serviceKinds are all of Azure.
-func serviceKinds() []serviceKind {
-	return []serviceKind{
+func serviceKinds() []ServiceKind {
+	return []ServiceKind{
 		{cloud.PrivateEndpoint, "private endpoints", typePrivateEndpoint, "Microsoft.Network/privateEndpoints/read"},
-		{cloud.LoadBalancer, "load balancers", typeBalancer, "Microsoft.Network/loadBalancers/read"},
-		{cloud.ApplicationGateway, "application gateways", typeGateway, "Microsoft.Network/applicationGateways/read"},
+		{cloud.LoadBalancer, "load balancers", TypeBalancer, "Microsoft.Network/loadBalancers/read"},
+		{cloud.ApplicationGateway, "application gateways", TypeGateway, "Microsoft.Network/applicationGateways/read"},
 	}
 }
 
-// Show implements cloud.ServiceShower.
-func (a *Account) Show(kinds []cloud.ServiceKind) cloud.Provider {
-	asked, tags := among(kinds), slices.Contains(kinds, cloud.ServiceTag)
-	if len(asked) == 0 && !tags {
-		return a
-	}
-	return &shown{a, asked, tags}
+// Among returns the kinds that Azure has.
+func Among(kinds []cloud.ServiceKind) []ServiceKind {
+	return slices.DeleteFunc(serviceKinds(), func(k ServiceKind) bool { return !slices.Contains(kinds, k.kind) })
 }
 
-// among returns the kinds that Azure has.
-func among(kinds []cloud.ServiceKind) []serviceKind {
-	return slices.DeleteFunc(serviceKinds(), func(k serviceKind) bool { return !slices.Contains(kinds, k.kind) })
-}
-
-// isService reports whether resources of a type, in lower case, are services.
-func isService(typ string) bool {
-	return slices.ContainsFunc(serviceKinds(), func(k serviceKind) bool { return k.typ == typ })
-}
-
-// shown is an account whose snapshots show services.
-type shown struct {
-	*Account
-	kinds []serviceKind
-	// tags says that service tags are shown, too.
-	tags bool
-}
-
-// Observe implements cloud.Provider.
-func (s *shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot, error) {
-	snap, err := s.observe(ctx, scope, s.kinds)
-	if err != nil || !s.tags {
-		return snap, err
-	}
-	snap.ServiceTags, err = s.serviceTags.get(ctx, s.Account, regionName(scope.Region))
-	if err != nil {
-		snap.ServiceFaults = append(snap.ServiceFaults, cloud.ServiceFault{
-			API: "service tags", Right: callServiceTags, Kinds: []cloud.ServiceKind{cloud.ServiceTag}, Err: err,
-		})
-	}
-	return snap, nil
+// IsService reports whether resources of a type, in lower case, are services.
+func IsService(typ string) bool {
+	return slices.ContainsFunc(serviceKinds(), func(k ServiceKind) bool { return k.Type == typ })
 }
 
 // endpoint is a private endpoint.
 type endpoint struct {
-	row
+	Row
 	Links []link `json:"privateLinkServiceConnections"`
 	// ASGs are the application security groups that its addresses are members of.
-	ASGs   []reference `json:"applicationSecurityGroups"`
+	ASGs   []Reference `json:"applicationSecurityGroups"`
 	Manual []link      `json:"manualPrivateLinkServiceConnections"`
 	DNS    []struct {
 		FQDN string `json:"fqdn"`
@@ -114,28 +81,12 @@ func https() cloud.ServicePort {
 	return cloud.ServicePort{Name: "https", Protocol: cloud.TCP, Port: 443}
 }
 
-// readServices returns the services of some kinds in a region. Resource Graph leaves out those that
-// the role may not read, without a word. Of private endpoints the interfaces tell; that there must
-// be load balancers and gateways, interfaces behind them tell. An answer that fails fails the whole
-// region, which is then known as it was: nothing else would tell the addresses of balancers, and a
-// rule that drops what comes from one would drop nothing.
-func (a *Account) readServices(ctx context.Context, region string, kinds []serviceKind) ([]row, error) {
-	if len(kinds) == 0 {
-		return nil, nil
-	}
-	types := make([]string, len(kinds))
-	for i, k := range kinds {
-		types[i] = k.typ
-	}
-	return a.rows(ctx, query(region, types...))
-}
-
-// join puts interfaces of private endpoints into the application security groups that their
+// Join puts interfaces of private endpoints into the application security groups that their
 // endpoints name, so that rules which name these groups are read to mean them.
-func (w *world) join(rows []row) {
+func (w *Region) Join(rows []Row) {
 	// What cannot be read of an endpoint is reported when its service is added.
-	endpoints, _ := partsOf[endpoint](rows, typePrivateEndpoint, func(e *endpoint) *row { return &e.row })
-	for _, n := range w.nics {
+	endpoints, _ := partsOf[endpoint](rows, typePrivateEndpoint, func(e *endpoint) *Row { return &e.Row })
+	for _, n := range w.NICs {
 		e := endpoints[n.PrivateEndpoint.key()]
 		if e == nil {
 			continue
@@ -143,7 +94,7 @@ func (w *world) join(rows []row) {
 		for i := range n.Configurations {
 			p := &n.Configurations[i].Properties
 			for _, g := range e.ASGs {
-				if w.asgs[g.key()] != nil && !slices.ContainsFunc(p.ASGs, func(o reference) bool { return o.key() == g.key() }) {
+				if w.asgs[g.key()] != nil && !slices.ContainsFunc(p.ASGs, func(o Reference) bool { return o.key() == g.key() }) {
 					p.ASGs = append(p.ASGs, g)
 				}
 			}
@@ -151,11 +102,11 @@ func (w *world) join(rows []row) {
 	}
 }
 
-// addAll adds the services of some kinds that rows tell, and what is missing of them. kept are rows
+// AddServices adds the services of some kinds that rows tell, and what is missing of them. kept are rows
 // of an earlier answer that this one leaves out: they are shown, and missing none the less.
-func (w *world) addAll(snap *cloud.Snapshot, kinds []serviceKind, rows, kept []row) {
+func (w *Region) AddServices(snap *cloud.Snapshot, kinds []ServiceKind, rows, kept []Row) {
 	for _, k := range kinds {
-		fault := w.addServices(snap, k.kind, rows, kept)
+		fault := w.addKind(snap, k.kind, rows, kept)
 		if fault == nil {
 			continue
 		}
@@ -169,21 +120,21 @@ func (w *world) addAll(snap *cloud.Snapshot, kinds []serviceKind, rows, kept []r
 	slices.SortFunc(snap.Interfaces, func(a, b cloud.Interface) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// addServices adds the services of a kind that rows tell. It returns why some are missing.
-func (w *world) addServices(snap *cloud.Snapshot, kind cloud.ServiceKind, rows, kept []row) error {
+// addKind adds the services of a kind that rows tell. It returns why some are missing.
+func (w *Region) addKind(snap *cloud.Snapshot, kind cloud.ServiceKind, rows, kept []Row) error {
 	switch kind {
 	case cloud.LoadBalancer:
-		return cmp.Or(w.addBalancers(snap, slices.Concat(rows, kept)), w.leftOut(typeBalancer, rows))
+		return cmp.Or(w.addBalancers(snap, slices.Concat(rows, kept)), w.leftOut(TypeBalancer, rows))
 	case cloud.ApplicationGateway:
-		return cmp.Or(w.addGateways(snap, slices.Concat(rows, kept)), w.leftOut(typeGateway, rows))
+		return cmp.Or(w.addGateways(snap, slices.Concat(rows, kept)), w.leftOut(TypeGateway, rows))
 	}
-	endpoints, err := partsOf[endpoint](rows, typePrivateEndpoint, func(e *endpoint) *row { return &e.row })
+	endpoints, err := partsOf[endpoint](rows, typePrivateEndpoint, func(e *endpoint) *Row { return &e.Row })
 	snap.Services = append(snap.Services, w.endpointServices(snap, endpoints)...)
 	return err
 }
 
-func (w *world) addBalancers(snap *cloud.Snapshot, rows []row) error {
-	all, err := partsOf[balancer](rows, typeBalancer, func(b *balancer) *row { return &b.row })
+func (w *Region) addBalancers(snap *cloud.Snapshot, rows []Row) error {
+	all, err := partsOf[balancer](rows, TypeBalancer, func(b *balancer) *Row { return &b.Row })
 	behind := w.backends()
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		s, stands := all[k].service(w, behind)
@@ -192,8 +143,8 @@ func (w *world) addBalancers(snap *cloud.Snapshot, rows []row) error {
 	return err
 }
 
-func (w *world) addGateways(snap *cloud.Snapshot, rows []row) error {
-	all, err := partsOf[gateway](rows, typeGateway, func(g *gateway) *row { return &g.row })
+func (w *Region) addGateways(snap *cloud.Snapshot, rows []Row) error {
+	all, err := partsOf[gateway](rows, TypeGateway, func(g *gateway) *Row { return &g.Row })
 	behind, shared := w.backends(), sharedSubnets(all)
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		s, stands := all[k].service(w, behind, shared)
@@ -215,26 +166,26 @@ func sharedSubnets(all map[string]*gateway) map[string]bool {
 }
 
 // leftOut is an error if an interface is behind a service of a type that rows do not tell.
-func (w *world) leftOut(typ string, rows []row) error {
-	out := w.unseen(typ, rows)
+func (w *Region) leftOut(typ string, rows []Row) error {
+	out := w.Unseen(typ, rows)
 	for _, id := range slices.Sorted(maps.Keys(out)) {
-		return &cloud.Error{Class: cloud.Auth, Denied: true, Call: callGraph, Err: fmt.Errorf("%s names %s, which the answer leaves out", out[id], cloud.Words(id))}
+		return &cloud.Error{Class: cloud.Auth, Denied: true, Call: CallGraph, Err: fmt.Errorf("%s names %s, which the answer leaves out", out[id], cloud.Words(id))}
 	}
 	return nil
 }
 
-// unseen are the services of a type and of the subscription that interfaces are behind and rows do
+// Unseen are the services of a type and of the subscription that interfaces are behind and rows do
 // not tell, each with such an interface.
-func (w *world) unseen(typ string, rows []row) map[string]string {
+func (w *Region) Unseen(typ string, rows []Row) map[string]string {
 	told, out := map[string]bool{}, map[string]string{}
 	for i := range rows {
 		told[strings.ToLower(rows[i].ID)] = true
 	}
-	for _, k := range slices.Sorted(maps.Keys(w.nics)) {
-		n := w.nics[k]
+	for _, k := range slices.Sorted(maps.Keys(w.NICs)) {
+		n := w.NICs[k]
 		for i := range n.Configurations {
 			pools := n.Configurations[i].Properties.Pools
-			if typ == typeGateway {
+			if typ == TypeGateway {
 				pools = n.Configurations[i].Properties.GatewayPools
 			}
 			for _, p := range pools {
@@ -250,7 +201,7 @@ func (w *world) unseen(typ string, rows []row) map[string]string {
 
 // partsOf reads those rows that are of a type, by their ids in lower case. It goes on after one
 // that cannot be read, and returns its error.
-func partsOf[T any](rows []row, typ string, header func(*T) *row) (map[string]*T, error) {
+func partsOf[T any](rows []Row, typ string, header func(*T) *Row) (map[string]*T, error) {
 	out := map[string]*T{}
 	var bad error
 	for i := range rows {
@@ -261,7 +212,7 @@ func partsOf[T any](rows []row, typ string, header func(*T) *row) (map[string]*T
 		*header(x) = rows[i]
 		if len(rows[i].Properties) > 0 {
 			if err := json.Unmarshal(rows[i].Properties, x); err != nil {
-				bad = cmp.Or(bad, error(&cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}))
+				bad = cmp.Or(bad, error(&cloud.Error{Class: cloud.Unavailable, Call: CallGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}))
 				continue
 			}
 		}
@@ -272,11 +223,11 @@ func partsOf[T any](rows []row, typ string, header func(*T) *row) (map[string]*T
 
 // endpointServices are the private endpoints that interfaces of a snapshot belong to, sorted by ID.
 // One without an interface in sight has no address, and is not told.
-func (w *world) endpointServices(snap *cloud.Snapshot, endpoints map[string]*endpoint) []cloud.Service {
+func (w *Region) endpointServices(snap *cloud.Snapshot, endpoints map[string]*endpoint) []cloud.Service {
 	at := map[string]*cloud.Service{}
 	for i := range snap.Interfaces {
 		nic := &snap.Interfaces[i]
-		id := w.nics[nic.ID].PrivateEndpoint.key()
+		id := w.NICs[nic.ID].PrivateEndpoint.key()
 		if id == "" || !strings.HasPrefix(id, "/subscriptions/"+w.subscription+"/") {
 			continue
 		}
@@ -306,7 +257,7 @@ func (w *world) endpointServices(snap *cloud.Snapshot, endpoints map[string]*end
 
 // describe gives a service what its endpoint says.
 func (e *endpoint) describe(s *cloud.Service) {
-	s.Name, s.Tags = cmp.Or(e.Name, s.Name), portTags(e.Tags)
+	s.Name, s.Tags = cmp.Or(e.Name, s.Name), PortTags(e.Tags)
 	if len(e.DNS) > 0 {
 		s.DNSName = e.DNS[0].FQDN
 	}

@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"cmp"
@@ -14,20 +14,20 @@ const (
 	usualASGs = 3000
 )
 
-// room is how many groups a region of the subscription can have.
-type room struct{ nsgs, asgs int }
+// Room is how many groups a region of the subscription can have.
+type Room struct{ nsgs, asgs int }
 
-// roomOf is the room by the quotas of a subscription; nil means Azure's own.
-func roomOf(q *v1alpha1.AzureQuotas) room {
+// RoomOf is the room by the quotas of a subscription; nil means Azure's own.
+func RoomOf(q *v1alpha1.AzureQuotas) Room {
 	if q == nil {
 		q = &v1alpha1.AzureQuotas{}
 	}
-	return room{cmp.Or(int(q.NetworkSecurityGroups), usualNSGs), cmp.Or(int(q.ApplicationSecurityGroups), usualASGs)}
+	return Room{cmp.Or(int(q.NetworkSecurityGroups), usualNSGs), cmp.Or(int(q.ApplicationSecurityGroups), usualASGs)}
 }
 
-// limits are the limits of an account. A group of ours is one of either kind, so the lower quota
+// Limits are the limits of an account. A group of ours is one of either kind, so the lower quota
 // counts.
-func limits(r room) cloud.Limits {
+func Limits(r Room) cloud.Limits {
 	return cloud.Limits{
 		RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: min(r.nsgs, r.asgs), TagsPerResource: 50,
 		WholeGroups: true, Excepts: true,
@@ -36,7 +36,7 @@ func limits(r room) cloud.Limits {
 
 // beside is how many groups count beside the pairs that a snapshot shows, so that what is left of
 // the quota is what is left of both kinds.
-func (r room) beside(nsgs, asgs, shown int) int {
+func (r Room) beside(nsgs, asgs, shown int) int {
 	left := min(r.nsgs-nsgs, r.asgs-asgs)
 	return max(min(r.nsgs, r.asgs)-left-shown, 0)
 }

@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"encoding/json"
@@ -51,9 +51,9 @@ func TestSpaceOf(t *testing.T) {
 		"a route to a service":            {[]resource{network("a", "10.1.0.0/16"), {"routeTables", "r", `{"routes":[{"properties":{"addressPrefix":"AzureCloud"}}]}`}}, "r", own, true},
 		"routes that may not be read":     {[]resource{network("a", "10.1.0.0/16")}, "r", own, true},
 	} {
-		w := newWorld("s", roomOf(nil))
+		w := NewRegion("s", RoomOf(nil))
 		for _, r := range c.resources {
-			if err := w.add(&row{ID: base + r.kind + "/" + r.name, Name: r.name, Type: "Microsoft.Network/" + r.kind, Location: "westeurope", Properties: json.RawMessage(r.properties)}); err != nil {
+			if err := w.Add(&Row{ID: base + r.kind + "/" + r.name, Name: r.name, Type: "Microsoft.Network/" + r.kind, Location: "westeurope", Properties: json.RawMessage(r.properties)}); err != nil {
 				t.Fatal(name, err)
 			}
 		}
@@ -62,7 +62,7 @@ func TestSpaceOf(t *testing.T) {
 			tables = []string{strings.ToLower(base + "routeTables/" + c.table)}
 		}
 		got := w.spaceOf(strings.ToLower(base+"virtualNetworks/a"), tables)
-		if text := strings.Trim(fmt.Sprint(got.prefixes), "[]"); text != c.want || got.learned != c.learned {
+		if text := strings.Trim(fmt.Sprint(got.Prefixes), "[]"); text != c.want || got.learned != c.learned {
 			t.Errorf("%s: %s, learned %t; want %s, %t", name, text, got.learned, c.want, c.learned)
 		}
 	}
@@ -72,7 +72,7 @@ func TestSpaceOf(t *testing.T) {
 // Graph tells these.
 func TestPrintedRoutes(t *testing.T) {
 	const base = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/"
-	w := newWorld("s", roomOf(nil))
+	w := NewRegion("s", RoomOf(nil))
 	for _, text := range []string{
 		`{"id":"` + base + `virtualNetworks/a","name":"a","type":"Microsoft.Network/virtualNetworks","location":"westeurope","addressSpace":{"addressPrefixes":["10.1.0.0/16"]}}`,
 		`{"id":"` + base + `routeTables/r","name":"r","type":"Microsoft.Network/routeTables","location":"westeurope","routes":[{"id":"x","name":"n","addressPrefix":"203.0.113.0/24"}]}`,
@@ -80,19 +80,19 @@ func TestPrintedRoutes(t *testing.T) {
 			"ipConfigurations":[{"id":"x","name":"n","subnet":{"id":"` + base + `virtualNetworks/a/subnets/GatewaySubnet"}}],"vpnClientConfiguration":{"vpnClientAddressPool":{"addressPrefixes":["172.30.0.0/24"]}}}`,
 	} {
 		raw, err := printed.Whole(json.RawMessage(text))
-		var r row
+		var r Row
 		if err == nil {
 			err = json.Unmarshal(raw, &r)
 		}
 		if err == nil {
-			err = w.add(&r)
+			err = w.Add(&r)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := w.spaceOf(strings.ToLower(base+"virtualNetworks/a"), []string{strings.ToLower(base + "routeTables/r")})
-	if text := fmt.Sprint(got.prefixes); text != "[10.1.0.0/16 168.63.129.16/32 172.30.0.0/24 203.0.113.0/24]" || got.learned {
+	if text := fmt.Sprint(got.Prefixes); text != "[10.1.0.0/16 168.63.129.16/32 172.30.0.0/24 203.0.113.0/24]" || got.learned {
 		t.Errorf("%s, learned %t", text, got.learned)
 	}
 }

@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 // views are the groups of a snapshot as they are made: pairs of ours, and what other groups mean to
 // single interfaces.
 type views struct {
-	w       *world
+	w       *Region
 	members map[string][]netip.Addr // application security group -> addresses
 	spaces  map[string]space        // network and route tables -> what the tag VirtualNetwork means there
 	pairs   map[string]bool         // network security groups of ours that have their other half
@@ -33,7 +33,8 @@ type meaning struct {
 	unread []string
 }
 
-func newViews(w *world) *views {
+// newViews returns the views of the interfaces of a region.
+func newViews(w *Region) *views {
 	v := &views{
 		w:       w,
 		members: map[string][]netip.Addr{},
@@ -43,11 +44,11 @@ func newViews(w *world) *views {
 		cache:   map[string]meaning{},
 	}
 	tags := map[string]map[string]string{}
-	for k, n := range w.nics {
-		tags[k] = portTags(n.Tags)
+	for k, n := range w.NICs {
+		tags[k] = PortTags(n.Tags)
 	}
 	v.bytes, v.mixed = apart(tags)
-	for _, n := range w.nics {
+	for _, n := range w.NICs {
 		for i := range n.Configurations {
 			p := &n.Configurations[i].Properties
 			a, err := netip.ParseAddr(p.Address)
@@ -59,20 +60,20 @@ func newViews(w *world) *views {
 			}
 		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(w.groups)) {
-		g := w.groups[k]
-		if !pairLike(&g.row) {
+	for _, k := range slices.Sorted(maps.Keys(w.Groups)) {
+		g := w.Groups[k]
+		if !pairLike(&g.Row) {
 			continue
 		}
-		v.pairs[k] = w.asgs[identityOf(k)] != nil
+		v.pairs[k] = w.asgs[IdentityOf(k)] != nil
 	}
-	for _, k := range slices.Sorted(maps.Keys(w.groups)) {
-		if g := w.groups[k]; pairLike(&g.row) {
-			v.pair(k, &g.row, g)
+	for _, k := range slices.Sorted(maps.Keys(w.Groups)) {
+		if g := w.Groups[k]; pairLike(&g.Row) {
+			v.pair(k, &g.Row, g)
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.asgs)) {
-		if g := w.asgs[k]; pairLike(g) && w.groups[rulesOf(k)] == nil {
+		if g := w.asgs[k]; pairLike(g) && w.Groups[RulesOf(k)] == nil {
 			v.pair(k, g, nil)
 		}
 	}
@@ -81,8 +82,8 @@ func newViews(w *world) *views {
 
 // pairLike reports whether a group looks like one that a controller like us has made, of whichever
 // cluster.
-func pairLike(r *row) bool {
-	tags := portTags(r.Tags)
+func pairLike(r *Row) bool {
+	tags := PortTags(r.Tags)
 	return strings.HasPrefix(strings.ToLower(r.Name), cloud.NamePrefix) && tags[cloud.TagCluster] != "" && tags[cloud.TagKind] != ""
 }
 
@@ -93,9 +94,9 @@ const halfName = "/half"
 
 // pair shows a group that a controller like us has made; rules is nil if there is only the
 // application security group.
-func (v *views) pair(key string, r *row, rules *nsg) {
-	out := cloud.Group{ID: key, Name: strings.ToLower(r.Name), OwnerID: v.w.subscription, Tags: portTags(r.Tags)}
-	for _, network := range slices.Sorted(maps.Keys(v.w.networks)) {
+func (v *views) pair(key string, r *Row, rules *NSG) {
+	out := cloud.Group{ID: key, Name: strings.ToLower(r.Name), OwnerID: v.w.subscription, Tags: PortTags(r.Tags)}
+	for _, network := range slices.Sorted(maps.Keys(v.w.Networks)) {
 		if name, ok := nameOf(r.Name, network); ok {
 			out.Name, out.NetworkID = name, network
 			break
@@ -104,8 +105,8 @@ func (v *views) pair(key string, r *row, rules *nsg) {
 	if out.NetworkID == "" {
 		return // its network is gone, or another one's
 	}
-	out.Description = out.Tags[tagDescription]
-	delete(out.Tags, tagDescription)
+	out.Description = out.Tags[TagDescription]
+	delete(out.Tags, TagDescription)
 	if rules == nil || !v.pairs[key] {
 		out.Name += halfName
 		if class, ok := out.Tags[cloud.TagClass]; ok {
@@ -121,14 +122,14 @@ func (v *views) pair(key string, r *row, rules *nsg) {
 // groupOf is the group of ours that rules mean by an application security group; empty if it is
 // none.
 func (v *views) groupOf(identity string) string {
-	if id := rulesOf(identity); v.pairs[id] {
+	if id := RulesOf(identity); v.pairs[id] {
 		return id
 	}
 	return ""
 }
 
 // interfaceGroups tells which groups an interface holds.
-func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
+func (v *views) interfaceGroups(i *cloud.Interface, n *NIC) {
 	current := n.NSG.key()
 	held := map[string]bool{}
 	for _, id := range n.asgs() {
@@ -141,14 +142,14 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 		held[v.view(i, n, current)] = true
 	}
 	for _, id := range cloud.FormerGroups(i.Tags) {
-		if group, _, ok := viewed(id, i.ID); ok && (group == "" || v.w.groups[group] != nil || v.w.absent[group]) {
+		if group, _, ok := viewed(id, i.ID); ok && (group == "" || v.w.Groups[group] != nil || v.w.Absent[group]) {
 			v.view(i, n, group)
 		}
 	}
-	for _, id := range v.w.former[i.ID] {
+	for _, id := range v.w.Former[i.ID] {
 		if id == noGroup {
 			v.view(i, n, "")
-		} else if v.w.groups[id] != nil {
+		} else if v.w.Groups[id] != nil {
 			v.view(i, n, id)
 		}
 	}
@@ -160,7 +161,7 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 		if unread := v.meaning(i, n, current).unread; len(unread) > 0 {
 			i.Untouchable = fmt.Sprintf(
 				"the network security group %s cannot be carried over exactly: %s",
-				v.w.groups[current].Name,
+				v.w.Groups[current].Name,
 				strings.Join(unread[:min(len(unread), 3)], "; "),
 			)
 		}
@@ -168,19 +169,19 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 }
 
 // view shows what a group (empty for none) means to an interface, and returns the id of that.
-func (v *views) view(i *cloud.Interface, n *nic, group string) string {
+func (v *views) view(i *cloud.Interface, n *NIC, group string) string {
 	id := viewID(group, i.ID, v.bytes[i.ID])
 	if _, ok := v.groups[id]; ok {
 		return id
 	}
 	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Shows: cmp.Or(group, noGroup), Holder: i.ID,
 		Rules: v.meaning(i, n, group).rules}
-	if at, ok := parsePlace(group); ok && v.w.groups[group] == nil {
-		out.Name, out.Deleted = at.name, true
+	if at, ok := ParsePlace(group); ok && v.w.Groups[group] == nil {
+		out.Name, out.Deleted = at.Name, true
 	}
-	if g := v.w.groups[group]; g != nil {
+	if g := v.w.Groups[group]; g != nil {
 		out.Name = g.Name
-		for k, value := range portTags(g.Tags) {
+		for k, value := range PortTags(g.Tags) {
 			if strings.HasPrefix(k, ourTags) {
 				continue // a view is nobody's to change
 			}
@@ -194,11 +195,11 @@ func (v *views) view(i *cloud.Interface, n *nic, group string) string {
 	return id
 }
 
-func (v *views) meaning(i *cloud.Interface, n *nic, group string) meaning {
+func (v *views) meaning(i *cloud.Interface, n *NIC, group string) meaning {
 	tables := v.w.tablesOf(n)
 	at := v.place(i.NetworkID, tables)
 	at.Own, at.Groups = i.PrivateIPs, n.asgs()
-	g := v.w.groups[group]
+	g := v.w.Groups[group]
 	switch {
 	case group == "":
 		return meaning{rules: lower.Open(at, v.closed(n))}
@@ -230,22 +231,22 @@ func (v *views) place(network string, tables []string) lower.Place {
 	key := strings.Join(append([]string{network}, tables...), " ")
 	s, known := v.spaces[key]
 	if !known {
-		if v.w.networks[network] != nil {
+		if v.w.Networks[network] != nil {
 			s = v.w.spaceOf(network, tables)
 		}
 		v.spaces[key] = s
 	}
-	return lower.Place{Network: s.prefixes, Learned: s.learned, Members: func(g string) []netip.Addr { return v.members[g] }}
+	return lower.Place{Network: s.Prefixes, Learned: s.learned, Members: func(g string) []netip.Addr { return v.members[g] }}
 }
 
 // closed reports whether the platform keeps out what comes from elsewhere: that is so without any
 // network security group, with an address or a load balancer of the Standard kind.
-func (v *views) closed(n *nic) bool {
+func (v *views) closed(n *NIC) bool {
 	found := false
 	for i := range n.Configurations {
 		p := &n.Configurations[i].Properties
 		network, name, _ := strings.Cut(p.Subnet.key(), "/subnets/")
-		if s := v.w.networks[network]; s != nil {
+		if s := v.w.Networks[network]; s != nil {
 			for k := range s.Subnets {
 				if strings.EqualFold(s.Subnets[k].Name, name) && s.Subnets[k].Properties.NSG.key() != "" {
 					return false
@@ -283,13 +284,13 @@ func (v *views) all() ([]cloud.Group, []cloud.PrefixList) {
 // and out.
 func (v *views) borders() []cloud.NetworkACL {
 	var out []cloud.NetworkACL
-	for _, k := range slices.Sorted(maps.Keys(v.w.networks)) {
-		network := v.w.networks[k]
+	for _, k := range slices.Sorted(maps.Keys(v.w.Networks)) {
+		network := v.w.Networks[k]
 		byGroup := map[string]int{} // the place of a group in out; what its words mean depends on the network and its routes
 		for i := range network.Subnets {
 			s := &network.Subnets[i]
 			key := s.Properties.NSG.key()
-			g := v.w.groups[key]
+			g := v.w.Groups[key]
 			if g == nil {
 				continue
 			}
@@ -313,11 +314,11 @@ func (v *views) borders() []cloud.NetworkACL {
 
 // formerGroups are the keys of the network security groups that an interface remembers. A writer of
 // tags can write anything there: a text that is not the id of such a group is no group.
-func formerGroups(n *nic) []string {
+func formerGroups(n *NIC) []string {
 	var out []string
-	for _, id := range cloud.FormerGroups(portTags(n.Tags)) {
-		group, ok := groupOfView(id)
-		if at, known := parsePlace(group); ok && known && at.kind == typeNSG && group == strings.ToLower(group) {
+	for _, id := range cloud.FormerGroups(PortTags(n.Tags)) {
+		group, ok := GroupOfView(id)
+		if at, known := ParsePlace(group); ok && known && at.Kind == TypeNSG && group == strings.ToLower(group) {
 			out = append(out, group)
 		}
 	}

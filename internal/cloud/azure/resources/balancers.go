@@ -1,4 +1,4 @@
-package azure
+package resources
 
 import (
 	"cmp"
@@ -15,7 +15,8 @@ import (
 // security group is about them: the groups of a client see the address of the front end, those of a
 // target the address of the client and their own.
 
-const typeBalancer = "microsoft.network/loadbalancers"
+// TypeBalancer is the type of load balancers.
+const TypeBalancer = "microsoft.network/loadbalancers"
 
 const fixedBalancer = "a load balancer of Azure has no network security group; those of its clients and of its targets filter what it hands on"
 
@@ -30,8 +31,8 @@ type frontend struct {
 	ID         string `json:"id"`
 	Properties struct {
 		Address string     `json:"privateIPAddress"`
-		Subnet  *reference `json:"subnet"`
-		Public  *reference `json:"publicIPAddress"`
+		Subnet  *Reference `json:"subnet"`
+		Public  *Reference `json:"publicIPAddress"`
 	} `json:"properties"`
 }
 
@@ -40,13 +41,13 @@ type pool struct {
 	ID         string `json:"id"`
 	Name       string `json:"name"`
 	Properties struct {
-		Network *reference `json:"virtualNetwork"`
+		Network *Reference `json:"virtualNetwork"`
 		// Addresses are the addresses of a load balancer that are named as such, and not by an
 		// interface.
 		Addresses []struct {
 			Properties struct {
 				Address string     `json:"ipAddress"`
-				Network *reference `json:"virtualNetwork"`
+				Network *Reference `json:"virtualNetwork"`
 			} `json:"properties"`
 		} `json:"loadBalancerBackendAddresses"`
 		// Hosts are the hosts of an application gateway.
@@ -67,16 +68,16 @@ type healthProbe struct {
 
 // balancer is a load balancer.
 type balancer struct {
-	row
+	Row
 	Frontends []frontend    `json:"frontendIPConfigurations"`
 	Pools     []pool        `json:"backendAddressPools"`
 	Probes    []healthProbe `json:"probes"`
 	Rules     []struct {
 		Properties struct {
-			Frontend *reference  `json:"frontendIPConfiguration"`
-			Pool     *reference  `json:"backendAddressPool"`
-			Pools    []reference `json:"backendAddressPools"`
-			Probe    *reference  `json:"probe"`
+			Frontend *Reference  `json:"frontendIPConfiguration"`
+			Pool     *Reference  `json:"backendAddressPool"`
+			Pools    []Reference `json:"backendAddressPools"`
+			Probe    *Reference  `json:"probe"`
 			Protocol string      `json:"protocol"`
 			From     uint16      `json:"frontendPort"`
 			To       uint16      `json:"backendPort"`
@@ -87,8 +88,8 @@ type balancer struct {
 		Name       string `json:"name"`
 		ID         string `json:"id"`
 		Properties struct {
-			Frontend *reference `json:"frontendIPConfiguration"`
-			Backend  *reference `json:"backendIPConfiguration"`
+			Frontend *Reference `json:"frontendIPConfiguration"`
+			Backend  *Reference `json:"backendIPConfiguration"`
 			Protocol string     `json:"protocol"`
 			From     uint16     `json:"frontendPort"`
 			First    uint16     `json:"frontendPortRangeStart"`
@@ -111,10 +112,10 @@ type backends struct {
 	pools, configurations map[string][]member
 }
 
-func (w *world) backends() backends {
+func (w *Region) backends() backends {
 	out := backends{map[string][]member{}, map[string][]member{}}
-	for _, k := range slices.Sorted(maps.Keys(w.nics)) {
-		n := w.nics[k]
+	for _, k := range slices.Sorted(maps.Keys(w.NICs)) {
+		n := w.NICs[k]
 		for i := range n.Configurations {
 			c := &n.Configurations[i]
 			a, err := netip.ParseAddr(c.Properties.Address)
@@ -172,7 +173,7 @@ func protocols(text string) []int {
 }
 
 // addresses are the addresses of a front end.
-func (f *frontend) addresses(w *world) (private, public []netip.Addr) {
+func (f *frontend) addresses(w *Region) (private, public []netip.Addr) {
 	if a, err := netip.ParseAddr(f.Properties.Address); err == nil && f.Properties.Public.key() == "" {
 		private = append(private, a)
 	}
@@ -182,16 +183,16 @@ func (f *frontend) addresses(w *world) (private, public []netip.Addr) {
 	return private, public
 }
 
-func networkOf(subnet *reference) string {
+func networkOf(subnet *Reference) string {
 	network, _, _ := strings.Cut(subnet.key(), "/subnets/")
 	return network
 }
 
 // service is a load balancer in the words of the port, with an interface that represents each front
 // end in a network.
-func (b *balancer) service(w *world, behind backends) (cloud.Service, []cloud.Interface) {
+func (b *balancer) service(w *Region, behind backends) (cloud.Service, []cloud.Interface) {
 	key := strings.ToLower(b.ID)
-	out := cloud.Service{ID: key, Kind: cloud.LoadBalancer, Name: b.Name, Tags: portTags(b.Tags), Fixed: fixedBalancer}
+	out := cloud.Service{ID: key, Kind: cloud.LoadBalancer, Name: b.Name, Tags: PortTags(b.Tags), Fixed: fixedBalancer}
 	for i := range b.Frontends {
 		out.NetworkID = cmp.Or(out.NetworkID, networkOf(b.Frontends[i].Properties.Subnet))
 	}
@@ -209,7 +210,7 @@ func (b *balancer) service(w *world, behind backends) (cloud.Service, []cloud.In
 		id := strings.ToLower(f.ID)
 		at[id] = slices.Concat(private, public)
 		out.Private, out.Public = append(out.Private, private...), append(out.Public, public...)
-		if network := cmp.Or(networkOf(f.Properties.Subnet), out.NetworkID); network != "" && w.networks[network] != nil && len(at[id]) > 0 {
+		if network := cmp.Or(networkOf(f.Properties.Subnet), out.NetworkID); network != "" && w.Networks[network] != nil && len(at[id]) > 0 {
 			stands = append(stands, cloud.Interface{ID: id, NetworkID: network, OwnerID: w.subscription, Managed: true, Front: true, PrivateIPs: private, PublicIPs: public})
 			out.Interfaces = append(out.Interfaces, id)
 		}
@@ -238,8 +239,8 @@ func (b *balancer) listen(to *listeners, at map[string][]netip.Addr, behind back
 		if r.Pool != nil {
 			refs = append(refs, *r.Pool)
 		}
-		slices.SortFunc(refs, func(a, b reference) int { return strings.Compare(a.key(), b.key()) })
-		for _, ref := range slices.CompactFunc(refs, func(a, b reference) bool { return a.key() == b.key() }) {
+		slices.SortFunc(refs, func(a, b Reference) int { return strings.Compare(a.key(), b.key()) })
+		for _, ref := range slices.CompactFunc(refs, func(a, b Reference) bool { return a.key() == b.key() }) {
 			p := find(b.Pools, &ref, func(p *pool) string { return p.ID })
 			if p == nil {
 				continue
@@ -279,7 +280,7 @@ func (b *balancer) listen(to *listeners, at map[string][]netip.Addr, behind back
 }
 
 // find is the part of a resource that a reference means; nil if there is none.
-func find[T any](all []T, ref *reference, id func(*T) string) *T {
+func find[T any](all []T, ref *Reference, id func(*T) string) *T {
 	for i := range all {
 		if strings.EqualFold(id(&all[i]), ref.key()) && ref.key() != "" {
 			return &all[i]
