@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
 // firstWait is the first wait for something that was just created to become visible; it doubles up
@@ -141,7 +142,7 @@ func (w writer) createGroup(ctx context.Context) (string, error) {
 	if spec.Name == "" || spec.NetworkID == "" {
 		return "", refuse(w.op, "a group needs a name and a network; got %q in %q", spec.Name, spec.NetworkID)
 	}
-	description := allowedText(spec.Description)
+	description := values.AllowedText(spec.Description)
 	if description == "" {
 		description = spec.Name
 	}
@@ -149,7 +150,7 @@ func (w writer) createGroup(ctx context.Context) (string, error) {
 		GroupName: awssdk.String(spec.Name), Description: awssdk.String(description), VpcId: awssdk.String(spec.NetworkID),
 	}
 	if len(spec.Tags) > 0 {
-		in.TagSpecifications = []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: tagList(spec.Tags)}}
+		in.TagSpecifications = []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: values.TagList(spec.Tags)}}
 	}
 	out, err := w.api.CreateSecurityGroup(ctx, in)
 	if named := spec.Tags[cloud.TagName] != "" && len(spec.Tags) > 1; named && err != nil && strings.Contains(err.Error(), "perform: ec2:CreateTags") {
@@ -157,7 +158,7 @@ func (w writer) createGroup(ctx context.Context) (string, error) {
 		// refusal of anything else is final.
 		unnamed := maps.Clone(spec.Tags)
 		delete(unnamed, cloud.TagName)
-		in.TagSpecifications[0].Tags = tagList(unnamed)
+		in.TagSpecifications[0].Tags = values.TagList(unnamed)
 		out, err = w.api.CreateSecurityGroup(ctx, in)
 	}
 	switch err := w.classify("CreateSecurityGroup", err); {
@@ -263,7 +264,7 @@ func (w writer) read(ctx context.Context, id string) (*cloud.Group, error) {
 }
 
 func (w writer) convert(g types.SecurityGroup) (*cloud.Group, error) {
-	group, err := group(g)
+	group, err := values.Group(g)
 	if err != nil {
 		return nil, &cloud.Error{Class: cloud.Terminal, Call: "DescribeSecurityGroups", Err: err}
 	}
@@ -303,7 +304,7 @@ func (w writer) tag(ctx context.Context) error {
 	}
 	return w.eachIfMissing(w.op.Subjects(), func(ids []string) error {
 		return w.visible(ctx, "CreateTags", ids, func() error {
-			_, err := w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: tagList(w.op.Tags)})
+			_, err := w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: ids, Tags: values.TagList(w.op.Tags)})
 			return err
 		})
 	})
@@ -344,7 +345,7 @@ func (w writer) checkClaim(ctx context.Context, by string) error {
 // untag removes the keys, whatever their values. Without keys it must not call: the cloud would
 // remove all tags.
 func (w writer) untag(ctx context.Context) error {
-	tags := tagList(w.op.Tags)
+	tags := values.TagList(w.op.Tags)
 	if len(tags) == 0 {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
@@ -125,7 +126,7 @@ func callOf(name string, input any, op cloud.Op, cause cloud.Cause) cloud.Call {
 		group := awssdk.ToString(in.GroupName)
 		c.Objects, c.After.Name = []string{awssdk.ToString(in.VpcId) + "/" + group}, group
 		for _, spec := range in.TagSpecifications {
-			c.After.Tags = map[string]map[string]string{c.Objects[0]: tagMap(spec.Tags)}
+			c.After.Tags = map[string]map[string]string{c.Objects[0]: values.TagMap(spec.Tags)}
 		}
 	case *ec2.DeleteSecurityGroupInput:
 		c.Objects, c.Before.Name = []string{awssdk.ToString(in.GroupId)}, op.Group.Name
@@ -159,7 +160,7 @@ func callOf(name string, input any, op cloud.Op, cause cloud.Cause) cloud.Call {
 		c.Objects, c.Before.Tags = in.Resources, only(cause.Tags, in.Resources)
 		c.After.Tags = map[string]map[string]string{}
 		for _, id := range in.Resources {
-			c.After.Tags[id] = tagMap(in.Tags)
+			c.After.Tags[id] = values.TagMap(in.Tags)
 		}
 	case *ec2.DeleteTagsInput:
 		c.Objects, c.Before.Tags = in.Resources, only(cause.Tags, in.Resources)
@@ -185,7 +186,7 @@ func only(tags map[string]map[string]string, ids []string) map[string]map[string
 func ruleTexts(d cloud.Direction, perms []types.IpPermission) []string {
 	var out []string
 	for _, perm := range perms {
-		rules, err := rulesOf(d, perm, "")
+		rules, err := values.Rules(d, perm, "")
 		if err != nil {
 			out = append(out, err.Error()) // we have made it of a rule, so it can be read
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
 // rereads bounds how often rules are read again because the cloud says that ours are there or gone
@@ -17,7 +18,7 @@ const rereads = 6
 // eachDirection does the ingress rules in one call and the egress rules in another.
 func (w writer) eachDirection(ctx context.Context, rules []cloud.Rule, do func(context.Context, cloud.Direction, []cloud.Rule) error) error {
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
-		if _, err := permissions(d, rules); err != nil {
+		if _, err := values.Permissions(d, rules); err != nil {
 			return refuse(w.op, "%w", err)
 		}
 	}
@@ -37,7 +38,7 @@ func (w writer) eachDirection(ctx context.Context, rules []cloud.Rule, do func(c
 // authorize adds the rules of one direction. The cloud refuses the whole call if one of them
 // exists; then the group is read and only what is missing is added.
 func (w writer) authorize(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
-	return w.edit(ctx, edit{direction: d, rules: rules, call: "AuthorizeSecurityGroup", disagrees: codePermissionDuplicate, left: missing,
+	return w.edit(ctx, edit{direction: d, rules: rules, call: "AuthorizeSecurityGroup", disagrees: codePermissionDuplicate, left: values.Missing,
 		do: func(perms []types.IpPermission) (err error) {
 			if d == cloud.Ingress {
 				_, err = w.api.AuthorizeSecurityGroupIngress(ctx,
@@ -54,7 +55,7 @@ func (w writer) authorize(ctx context.Context, d cloud.Direction, rules []cloud.
 // gone; then the group is read and only what is present is removed. A group that is gone has no
 // rules.
 func (w writer) revoke(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
-	err := w.edit(ctx, edit{direction: d, rules: rules, call: "RevokeSecurityGroup", disagrees: codePermissionNotFound, left: present,
+	err := w.edit(ctx, edit{direction: d, rules: rules, call: "RevokeSecurityGroup", disagrees: codePermissionNotFound, left: values.Present,
 		do: func(perms []types.IpPermission) error { return w.revokeCall(ctx, d, perms, nil) }})
 	if err == nil || cloud.ClassOf(err) != cloud.NotFound {
 		return err
@@ -89,7 +90,7 @@ func (w writer) revokeByID(ctx context.Context, d cloud.Direction, rules []cloud
 	}
 	var ids []string
 	for _, rule := range listed {
-		if rule.Direction == d && hasRule(&cloud.Group{Rules: rules}, rule) {
+		if rule.Direction == d && values.HasRule(&cloud.Group{Rules: rules}, rule) {
 			ids = append(ids, rule.ID)
 		}
 	}
@@ -126,7 +127,7 @@ func (w writer) edit(ctx context.Context, e edit) error {
 	}
 	wait := firstWait
 	for attempt := 0; ; attempt++ {
-		perms, err := permissions(e.direction, e.rules)
+		perms, err := values.Permissions(e.direction, e.rules)
 		if err != nil {
 			return refuse(w.op, "%w", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -235,7 +236,7 @@ func (r *reader) networks(ctx context.Context, f []types.Filter) (all []cloud.Ne
 	pager := ec2.NewDescribeVpcsPaginator(r.api, &ec2.DescribeVpcsInput{MaxResults: r.page, Filters: f})
 	err = each(ctx, r.p, "DescribeVpcs", pager, func(out *ec2.DescribeVpcsOutput) error {
 		for _, v := range out.Vpcs {
-			n, err := network(v)
+			n, err := values.Network(v)
 			if err != nil {
 				return err
 			}
@@ -259,7 +260,7 @@ func (r *reader) peerings(ctx context.Context, f []types.Filter) (all []cloud.Pe
 			}
 			var err error
 			if all, err = hold(r, all, cloud.Peering{
-				ID: awssdk.ToString(c.VpcPeeringConnectionId), A: peeringEnd(c.RequesterVpcInfo), B: peeringEnd(c.AccepterVpcInfo),
+				ID: awssdk.ToString(c.VpcPeeringConnectionId), A: values.PeeringEnd(c.RequesterVpcInfo), B: values.PeeringEnd(c.AccepterVpcInfo),
 			}); err != nil {
 				return err
 			}
@@ -276,7 +277,7 @@ func (r *reader) instances(ctx context.Context, f []types.Filter) (all []cloud.V
 	err = each(ctx, r.p, "DescribeInstances", pager, func(out *ec2.DescribeInstancesOutput) error {
 		for _, res := range out.Reservations {
 			for _, i := range res.Instances {
-				v := vm(i)
+				v := values.VM(i)
 				if i.State != nil && i.State.Name == types.InstanceStateNameTerminated || !r.sees(v.NetworkID) {
 					continue
 				}
@@ -297,7 +298,7 @@ func (r *reader) interfaces(ctx context.Context, f []types.Filter, devices map[s
 	pager := ec2.NewDescribeNetworkInterfacesPaginator(r.api, &ec2.DescribeNetworkInterfacesInput{MaxResults: r.page, Filters: f})
 	err = each(ctx, r.p, "DescribeNetworkInterfaces", pager, func(out *ec2.DescribeNetworkInterfacesOutput) error {
 		for _, n := range out.NetworkInterfaces {
-			i, err := netInterface(n)
+			i, err := values.Interface(n)
 			if err != nil {
 				return err
 			}
@@ -345,7 +346,7 @@ func (r *reader) groupsAndRest(ctx context.Context, f []types.Filter, rest func(
 				rest()
 				continue
 			}
-			group, err := group(g)
+			group, err := values.Group(g)
 			if err != nil {
 				return err
 			}
@@ -383,7 +384,7 @@ func (r *reader) prefixLists(ctx context.Context, ids []string) (all []cloud.Pre
 		err := each(ctx, r.p, "DescribeManagedPrefixLists", pager, func(out *ec2.DescribeManagedPrefixListsOutput) error {
 			var err error
 			for _, l := range out.PrefixLists {
-				if all, err = hold(r, all, prefixList(l)); err != nil {
+				if all, err = hold(r, all, values.PrefixList(l)); err != nil {
 					return err
 				}
 			}
@@ -417,7 +418,7 @@ func (r *reader) entries(ctx context.Context, l *cloud.PrefixList) error {
 	pager := ec2.NewGetManagedPrefixListEntriesPaginator(r.api, in)
 	err := each(ctx, r.p, "GetManagedPrefixListEntries", pager, func(out *ec2.GetManagedPrefixListEntriesOutput) error {
 		for _, e := range out.Entries {
-			prefix, err := parsePrefix(awssdk.ToString(e.Cidr))
+			prefix, err := values.ParsePrefix(awssdk.ToString(e.Cidr))
 			if err != nil {
 				return fmt.Errorf("prefix list %s: %w", l.ID, err)
 			}
@@ -429,6 +430,6 @@ func (r *reader) entries(ctx context.Context, l *cloud.PrefixList) error {
 		l.Entries = nil
 		return nil
 	}
-	slices.SortFunc(l.Entries, comparePrefix)
+	slices.SortFunc(l.Entries, values.ComparePrefix)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
 const codeRuleNotFound = "InvalidSecurityGroupRuleId.NotFound"
@@ -60,7 +61,7 @@ func (w writer) checkReplaced() error {
 		if !old.CanBecome(r) {
 			return refuse(w.op, "the rule %q cannot become %q: direction and kind of peer stay", old, r)
 		}
-		if !r.Same(old) && hasRule(&cloud.Group{Rules: w.op.Replaced}, r) {
+		if !r.Same(old) && values.HasRule(&cloud.Group{Rules: w.op.Replaced}, r) {
 			return refuse(w.op, "the rule %q is to go and to come", r) // so that after a lost answer nobody could tell what is done
 		}
 		if _, err := updateOf("", r); err != nil {
@@ -80,12 +81,12 @@ type replacement struct {
 
 func (w writer) compare(listed []cloud.Rule) (out replacement) {
 	find := func(r cloud.Rule) int {
-		return slices.IndexFunc(listed, func(o cloud.Rule) bool { return hasRule(&cloud.Group{Rules: []cloud.Rule{r}}, o) })
+		return slices.IndexFunc(listed, func(o cloud.Rule) bool { return values.HasRule(&cloud.Group{Rules: []cloud.Rule{r}}, o) })
 	}
 	for i, r := range w.op.Rules {
 		old, done := find(w.op.Replaced[i]), find(r) >= 0
 		if old >= 0 && r.Same(w.op.Replaced[i]) {
-			if done = listed[old].Description == allowedText(r.Description); done {
+			if done = listed[old].Description == values.AllowedText(r.Description); done {
 				continue
 			}
 		}
@@ -119,15 +120,15 @@ func (r replacement) op(of cloud.Op) cloud.Op {
 // updateOf is the whole new value of a rule.
 func updateOf(id string, r cloud.Rule) (types.SecurityGroupRuleUpdate, error) {
 	out := types.SecurityGroupRuleUpdate{SecurityGroupRuleId: awssdk.String(id)}
-	perm, err := permission(r.Match)
+	perm, err := values.Permission(r.Match)
 	if err == nil {
-		err = addPeer(&perm, r)
+		err = values.AddPeer(&perm, r)
 	}
 	if err != nil {
 		return out, err
 	}
 	value := &types.SecurityGroupRuleRequest{IpProtocol: perm.IpProtocol, FromPort: perm.FromPort, ToPort: perm.ToPort}
-	if text := allowedText(r.Description); text != "" {
+	if text := values.AllowedText(r.Description); text != "" {
 		value.Description = awssdk.String(text) // left out, it would be removed
 	}
 	switch {
@@ -154,7 +155,7 @@ func (w writer) listRules(ctx context.Context) ([]cloud.Rule, error) {
 	var rules []cloud.Rule
 	err := each(ctx, w.p, call, ec2.NewDescribeSecurityGroupRulesPaginator(w.api, in), func(out *ec2.DescribeSecurityGroupRulesOutput) error {
 		for _, listed := range out.SecurityGroupRules {
-			if rule, err := ruleOf(listed); err == nil {
+			if rule, err := values.Rule(listed); err == nil {
 				rules = append(rules, rule)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/rds"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -342,9 +343,9 @@ func (r *serviceReader) endpoints(ctx context.Context) error {
 			id := awssdk.ToString(x.VpcEndpointId)
 			d := description{Service: cloud.Service{
 				ID: arn("ec2", r.region, cmp.Or(awssdk.ToString(x.OwnerId), r.p.knownOwner()), "vpc-endpoint/"+id), Kind: cloud.VPCEndpoint,
-				NetworkID: awssdk.ToString(x.VpcId), Tags: tagMap(x.Tags),
+				NetworkID: awssdk.ToString(x.VpcId), Tags: values.TagMap(x.Tags),
 			}, nics: append([]string{}, x.NetworkInterfaceIds...)}
-			d.Name = cmp.Or(d.Tags[nameTag], id)
+			d.Name = cmp.Or(d.Tags[values.NameTag], id)
 			if awssdk.ToBool(x.RequesterManaged) {
 				d.Fixed = "a service of AWS manages it"
 			}

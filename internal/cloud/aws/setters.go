@@ -18,6 +18,7 @@ import (
 	rdstypes "github.com/aws/aws-sdk-go-v2/service/rds/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
 // This file sets the groups of native services, and writes their former groups into their tags. AWS
@@ -156,7 +157,7 @@ func beside(a, b []string) []string {
 }
 
 func (s services) tagEndpoint(ctx context.Context, id string) error {
-	_, err := s.w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: tagList(s.w.op.Tags)})
+	_, err := s.w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: values.TagList(s.w.op.Tags)})
 	return s.w.classify("CreateTags", err)
 }
 

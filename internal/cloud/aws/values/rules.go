@@ -1,4 +1,4 @@
-package aws
+package values
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ const maxDescription = 255
 
 // rulesOf splits a permission, as the cloud groups rules, into one rule per peer. owner is the
 // account of the rules' group: a peer group of the same account needs no owner.
-func rulesOf(d cloud.Direction, perm types.IpPermission, owner string) ([]cloud.Rule, error) {
+func Rules(d cloud.Direction, perm types.IpPermission, owner string) ([]cloud.Rule, error) {
 	match, err := matchOf(perm)
 	if err != nil {
 		return nil, err
@@ -28,14 +28,14 @@ func rulesOf(d cloud.Direction, perm types.IpPermission, owner string) ([]cloud.
 		rules = append(rules, cloud.Rule{Direction: d, Match: match, Peer: peer, Description: awssdk.ToString(description)})
 	}
 	for _, r := range perm.IpRanges {
-		prefix, err := parsePrefix(awssdk.ToString(r.CidrIp))
+		prefix, err := ParsePrefix(awssdk.ToString(r.CidrIp))
 		if err != nil {
 			return nil, err
 		}
 		add(cloud.Peer{CIDR: prefix}, r.Description)
 	}
 	for _, r := range perm.Ipv6Ranges {
-		prefix, err := parsePrefix(awssdk.ToString(r.CidrIpv6))
+		prefix, err := ParsePrefix(awssdk.ToString(r.CidrIpv6))
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func rulesOf(d cloud.Direction, perm types.IpPermission, owner string) ([]cloud.
 }
 
 // ruleOf reads a rule as DescribeSecurityGroupRules lists it.
-func ruleOf(l types.SecurityGroupRule) (cloud.Rule, error) {
+func Rule(l types.SecurityGroupRule) (cloud.Rule, error) {
 	perm := types.IpPermission{IpProtocol: l.IpProtocol, FromPort: l.FromPort, ToPort: l.ToPort}
 	switch {
 	case l.CidrIpv4 != nil:
@@ -76,7 +76,7 @@ func ruleOf(l types.SecurityGroupRule) (cloud.Rule, error) {
 	if awssdk.ToBool(l.IsEgress) {
 		d = cloud.Egress
 	}
-	rules, err := rulesOf(d, perm, awssdk.ToString(l.GroupOwnerId))
+	rules, err := Rules(d, perm, awssdk.ToString(l.GroupOwnerId))
 	if err != nil {
 		return cloud.Rule{}, err
 	}
@@ -140,9 +140,9 @@ func protocolName(number int) string {
 	return strconv.Itoa(number)
 }
 
-// permissions groups the rules of one direction into the permissions of one call: one per match,
+// Permissions groups the rules of one direction into the permissions of one call: one per match,
 // each with all its peers, without repetitions and in a fixed order.
-func permissions(d cloud.Direction, rules []cloud.Rule) ([]types.IpPermission, error) {
+func Permissions(d cloud.Direction, rules []cloud.Rule) ([]types.IpPermission, error) {
 	var mine []cloud.Rule
 	for _, r := range rules {
 		if r.Direction == d {
@@ -154,20 +154,21 @@ func permissions(d cloud.Direction, rules []cloud.Rule) ([]types.IpPermission, e
 	var perms []types.IpPermission
 	for i, r := range mine {
 		if i == 0 || mine[i-1].Match != r.Match {
-			perm, err := permission(r.Match)
+			perm, err := Permission(r.Match)
 			if err != nil {
 				return nil, err
 			}
 			perms = append(perms, perm)
 		}
-		if err := addPeer(&perms[len(perms)-1], r); err != nil {
+		if err := AddPeer(&perms[len(perms)-1], r); err != nil {
 			return nil, err
 		}
 	}
 	return perms, nil
 }
 
-func permission(m cloud.Match) (types.IpPermission, error) {
+// Permission is a permission with a match and no peer yet.
+func Permission(m cloud.Match) (types.IpPermission, error) {
 	if m != cloud.NewMatch(m.Protocol, m.From, m.To) || m.Protocol < -1 || m.Protocol > math.MaxUint8 {
 		return types.IpPermission{}, fmt.Errorf("match %+v is not canonical", m)
 	}
@@ -191,9 +192,10 @@ func permission(m cloud.Match) (types.IpPermission, error) {
 	return perm, nil
 }
 
-func addPeer(perm *types.IpPermission, r cloud.Rule) error {
+// AddPeer adds the peer of a rule to a permission.
+func AddPeer(perm *types.IpPermission, r cloud.Rule) error {
 	var description *string
-	if text := allowedText(r.Description); text != "" {
+	if text := AllowedText(r.Description); text != "" {
 		description = awssdk.String(text)
 	}
 	switch p := r.Peer; {
@@ -221,9 +223,9 @@ func addPeer(perm *types.IpPermission, r cloud.Rule) error {
 	return nil
 }
 
-// allowedText makes a description that the cloud takes: other characters become "_", what is too
+// AllowedText makes a description that the cloud takes: other characters become "_", what is too
 // long is cut.
-func allowedText(s string) string {
+func AllowedText(s string) string {
 	mapped := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune(" ._-:/()#,@[]+=;{}!$*", r):
@@ -237,17 +239,18 @@ func allowedText(s string) string {
 	return strings.TrimSpace(mapped)
 }
 
-// missing returns the wanted rules that the group does not have.
-func missing(have *cloud.Group, want []cloud.Rule) []cloud.Rule {
-	return slices.DeleteFunc(slices.Clone(want), func(r cloud.Rule) bool { return hasRule(have, r) })
+// Missing returns the wanted rules that the group does not have.
+func Missing(have *cloud.Group, want []cloud.Rule) []cloud.Rule {
+	return slices.DeleteFunc(slices.Clone(want), func(r cloud.Rule) bool { return HasRule(have, r) })
 }
 
-// present returns the rules of those given that the group has.
-func present(have *cloud.Group, rules []cloud.Rule) []cloud.Rule {
-	return slices.DeleteFunc(slices.Clone(rules), func(r cloud.Rule) bool { return !hasRule(have, r) })
+// Present returns the rules of those given that the group has.
+func Present(have *cloud.Group, rules []cloud.Rule) []cloud.Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r cloud.Rule) bool { return !HasRule(have, r) })
 }
 
-func hasRule(g *cloud.Group, r cloud.Rule) bool {
+// HasRule reports whether a group has a rule, whatever its description.
+func HasRule(g *cloud.Group, r cloud.Rule) bool {
 	return slices.ContainsFunc(g.Rules, func(o cloud.Rule) bool {
 		o, r := o.Key(), r.Key()
 		// The owner of a peer group may be given or left out; the id alone is unique.

@@ -1,4 +1,4 @@
-package aws
+package values
 
 import (
 	"cmp"
@@ -13,10 +13,11 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// nameTag is the tag that holds the display name of a resource.
-const nameTag = "Name"
+// NameTag is the tag that holds the display name of a resource.
+const NameTag = "Name"
 
-func tagMap(tags []types.Tag) map[string]string {
+// TagMap reads tags; nil for none.
+func TagMap(tags []types.Tag) map[string]string {
 	if len(tags) == 0 {
 		return nil
 	}
@@ -27,8 +28,8 @@ func tagMap(tags []types.Tag) map[string]string {
 	return m
 }
 
-// tagList is the inverse of tagMap, sorted by key.
-func tagList(m map[string]string) []types.Tag {
+// TagList is the inverse of tagMap, sorted by key.
+func TagList(m map[string]string) []types.Tag {
 	tags := make([]types.Tag, 0, len(m))
 	for k, v := range m {
 		tags = append(tags, types.Tag{Key: awssdk.String(k), Value: awssdk.String(v)})
@@ -37,7 +38,8 @@ func tagList(m map[string]string) []types.Tag {
 	return tags
 }
 
-func parsePrefix(s string) (netip.Prefix, error) {
+// ParsePrefix reads a CIDR, and masks it.
+func ParsePrefix(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR", s)
@@ -45,15 +47,16 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-func comparePrefix(a, b netip.Prefix) int {
+// ComparePrefix orders CIDRs by address, then by length.
+func ComparePrefix(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// network keeps the address ranges that are in force, IPv4 first, in the order of the cloud (the
+// Network keeps the address ranges that are in force, IPv4 first, in the order of the cloud (the
 // primary range comes first).
-func network(v types.Vpc) (cloud.Network, error) {
-	n := cloud.Network{ID: awssdk.ToString(v.VpcId), OwnerID: awssdk.ToString(v.OwnerId), Tags: tagMap(v.Tags)}
-	n.Name = n.Tags[nameTag]
+func Network(v types.Vpc) (cloud.Network, error) {
+	n := cloud.Network{ID: awssdk.ToString(v.VpcId), OwnerID: awssdk.ToString(v.OwnerId), Tags: TagMap(v.Tags)}
+	n.Name = n.Tags[NameTag]
 	var ranges []string
 	for _, a := range v.CidrBlockAssociationSet {
 		if a.CidrBlockState == nil || a.CidrBlockState.State == types.VpcCidrBlockStateCodeAssociated {
@@ -69,7 +72,7 @@ func network(v types.Vpc) (cloud.Network, error) {
 		}
 	}
 	for _, s := range ranges {
-		prefix, err := parsePrefix(s)
+		prefix, err := ParsePrefix(s)
 		if err != nil {
 			return n, fmt.Errorf("%s: %w", n.ID, err)
 		}
@@ -78,7 +81,8 @@ func network(v types.Vpc) (cloud.Network, error) {
 	return n, nil
 }
 
-func peeringEnd(v *types.VpcPeeringConnectionVpcInfo) cloud.PeeringEnd {
+// PeeringEnd reads one end of a peering.
+func PeeringEnd(v *types.VpcPeeringConnectionVpcInfo) cloud.PeeringEnd {
 	if v == nil {
 		return cloud.PeeringEnd{}
 	}
@@ -91,22 +95,23 @@ func peeringEnd(v *types.VpcPeeringConnectionVpcInfo) cloud.PeeringEnd {
 		blocks = append(blocks, awssdk.ToString(b.Ipv6CidrBlock))
 	}
 	for _, b := range blocks {
-		prefix, err := parsePrefix(b)
+		prefix, err := ParsePrefix(b)
 		if err != nil {
 			out.CIDRs = nil // as good as not told
 			return out
 		}
 		out.CIDRs = append(out.CIDRs, prefix)
 	}
-	slices.SortFunc(out.CIDRs, comparePrefix)
+	slices.SortFunc(out.CIDRs, ComparePrefix)
 	return out
 }
 
-func vm(i types.Instance) cloud.VM {
+// VM reads an instance.
+func VM(i types.Instance) cloud.VM {
 	v := cloud.VM{
-		ID: awssdk.ToString(i.InstanceId), NetworkID: awssdk.ToString(i.VpcId), State: cloud.VMUnknown, Tags: tagMap(i.Tags),
+		ID: awssdk.ToString(i.InstanceId), NetworkID: awssdk.ToString(i.VpcId), State: cloud.VMUnknown, Tags: TagMap(i.Tags),
 	}
-	v.Name = v.Tags[nameTag]
+	v.Name = v.Tags[NameTag]
 	if i.State != nil {
 		v.State = vmState(i.State.Name)
 	}
@@ -130,10 +135,11 @@ func vmState(name types.InstanceStateName) cloud.VMState {
 	}
 }
 
-func netInterface(n types.NetworkInterface) (cloud.Interface, error) {
+// Interface reads a network interface with its addresses and groups.
+func Interface(n types.NetworkInterface) (cloud.Interface, error) {
 	i := cloud.Interface{
 		ID: awssdk.ToString(n.NetworkInterfaceId), NetworkID: awssdk.ToString(n.VpcId), SubnetID: awssdk.ToString(n.SubnetId),
-		OwnerID: awssdk.ToString(n.OwnerId), MAC: awssdk.ToString(n.MacAddress), Tags: tagMap(n.TagSet),
+		OwnerID: awssdk.ToString(n.OwnerId), MAC: awssdk.ToString(n.MacAddress), Tags: TagMap(n.TagSet),
 		Description: awssdk.ToString(n.Description), DNSName: awssdk.ToString(n.PrivateDnsName),
 		Managed: awssdk.ToBool(n.RequesterManaged) || !ordinary(n.InterfaceType),
 	}
@@ -168,7 +174,7 @@ func delegated(n types.NetworkInterface) (out []netip.Prefix, err error) {
 		texts = append(texts, awssdk.ToString(p.Ipv6Prefix))
 	}
 	for _, s := range texts {
-		p, err := parsePrefix(s)
+		p, err := ParsePrefix(s)
 		if err != nil {
 			return nil, err
 		}
@@ -221,10 +227,11 @@ func addresses(n types.NetworkInterface) (private, public []netip.Addr, err erro
 	return private, public, err
 }
 
-func group(g types.SecurityGroup) (cloud.Group, error) {
+// Group reads a security group with its rules.
+func Group(g types.SecurityGroup) (cloud.Group, error) {
 	out := cloud.Group{
 		ID: awssdk.ToString(g.GroupId), Name: awssdk.ToString(g.GroupName), NetworkID: awssdk.ToString(g.VpcId),
-		OwnerID: awssdk.ToString(g.OwnerId), Description: awssdk.ToString(g.Description), Tags: tagMap(g.Tags),
+		OwnerID: awssdk.ToString(g.OwnerId), Description: awssdk.ToString(g.Description), Tags: TagMap(g.Tags),
 	}
 	out.Default = out.Name == "default"
 	for _, half := range []struct {
@@ -232,7 +239,7 @@ func group(g types.SecurityGroup) (cloud.Group, error) {
 		perms     []types.IpPermission
 	}{{cloud.Ingress, g.IpPermissions}, {cloud.Egress, g.IpPermissionsEgress}} {
 		for _, perm := range half.perms {
-			rules, err := rulesOf(half.direction, perm, out.OwnerID)
+			rules, err := Rules(half.direction, perm, out.OwnerID)
 			if err != nil {
 				return out, fmt.Errorf("%s: %w", out.ID, err)
 			}
@@ -249,7 +256,8 @@ var managedWeights = map[string]int{
 	"cloudfront.origin-facing": 55, "groundstation": 5, "vpc-lattice": 10, "s3": 1, "dynamodb": 1,
 }
 
-func prefixList(l types.ManagedPrefixList) cloud.PrefixList {
+// PrefixList reads the head of a prefix list; its entries are told by another call.
+func PrefixList(l types.ManagedPrefixList) cloud.PrefixList {
 	out := cloud.PrefixList{
 		ID: awssdk.ToString(l.PrefixListId), Name: awssdk.ToString(l.PrefixListName), OwnerID: awssdk.ToString(l.OwnerId),
 		MaxEntries: int(awssdk.ToInt32(l.MaxEntries)),

@@ -1,4 +1,4 @@
-package aws
+package values
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ func TestOtherProtocolsHavePorts(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []int{cloud.AnyProtocol, 47, 50, 132} {
 		match := cloud.NewMatch(protocol, 0, 0)
-		perm, err := permission(match)
+		perm, err := Permission(match)
 		if err != nil {
 			t.Fatal(err)
 		}
