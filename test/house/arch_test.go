@@ -119,6 +119,9 @@ var layers = []layer{
 		noStd: pureStd, why: "lowering is pure"},
 	{folder: "internal/cloud/pace", own: []string{"internal/cloud"}, foreign: []string{"golang.org/x/time/rate"},
 		why: "how to keep to a rate is the same on every cloud"},
+	{folder: "internal/cloud/aws/values", own: []string{"internal/cloud"}, foreign: awsSDK, noStd: pureStd, why: "translating between values needs no account"},
+	{folder: "internal/cloud/aws/bounds", own: []string{"internal/cloud"}, foreign: awsSDK, why: "what bounds answers calls nothing"},
+	{folder: "internal/cloud/aws/failure", own: []string{"internal/cloud"}, foreign: awsSDK, why: "errors are classified in one place"},
 	{folder: "internal/cloud/aws", own: []string{"api", "internal/cloud", "internal/cloud/pace", "internal/platform"}, foreign: awsSDK,
 		why: "an adapter knows its port, its SDK, and the rates of its cloud"},
 	{

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
@@ -27,7 +28,7 @@ const (
 func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string, error) {
 	w := writer{p: p, api: p.region(s.Region), scope: s, op: op}
 	if op.Target == "" && op.Kind != cloud.OpCreateGroup {
-		return "", refuse(op, "the op has no target: the group %q has no id yet", op.Group.Name)
+		return "", failure.Refuse(op, "the op has no target: the group %q has no id yet", op.Group.Name)
 	}
 	_, err := p.OwnerID(ctx)
 	if err != nil {
@@ -59,7 +60,7 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 	case cloud.OpDeleteGroup:
 		err = w.deleteGroup(ctx)
 	default:
-		err = refuse(op, "%q is not a kind of op", op.Kind)
+		err = failure.Refuse(op, "%q is not a kind of op", op.Kind)
 	}
 	if err != nil {
 		return "", p.explainAuth(ctx, s.Region, err)
@@ -75,7 +76,9 @@ type writer struct {
 	op    cloud.Op
 }
 
-func (w writer) classify(call string, err error) error { return classify(call, err, w.p.cfg.Now()) }
+func (w writer) classify(call string, err error) error {
+	return failure.Classify(call, err, w.p.cfg.Now())
+}
 
 // visible repeats a call while it says that something is not found which this provider created
 // moments ago.
@@ -98,7 +101,7 @@ func (w writer) visible(ctx context.Context, call string, ids []string, do func(
 // none: what would be "not found" is then refused as unauthorized.
 func (w writer) unseen(ctx context.Context, err error) error {
 	var refused *cloud.Error
-	if !errors.As(err, &refused) || refused.Code != codeUnauthorized || !strings.HasPrefix(w.op.Target, "sg-") {
+	if !errors.As(err, &refused) || refused.Code != failure.CodeUnauthorized || !strings.HasPrefix(w.op.Target, "sg-") {
 		return err
 	}
 	gone := &cloud.Error{Class: cloud.NotFound, Call: refused.Call, Code: refused.Code, Err: refused.Err}
@@ -140,7 +143,7 @@ func (p *Provider) isFresh(ids []string) bool {
 func (w writer) createGroup(ctx context.Context) (string, error) {
 	spec := w.op.Group
 	if spec.Name == "" || spec.NetworkID == "" {
-		return "", refuse(w.op, "a group needs a name and a network; got %q in %q", spec.Name, spec.NetworkID)
+		return "", failure.Refuse(w.op, "a group needs a name and a network; got %q in %q", spec.Name, spec.NetworkID)
 	}
 	description := values.AllowedText(spec.Description)
 	if description == "" {
@@ -162,7 +165,7 @@ func (w writer) createGroup(ctx context.Context) (string, error) {
 		out, err = w.api.CreateSecurityGroup(ctx, in)
 	}
 	switch err := w.classify("CreateSecurityGroup", err); {
-	case codeOf(err) == codeGroupDuplicate:
+	case failure.CodeOf(err) == failure.CodeGroupDuplicate:
 		return w.adopt(ctx, err)
 	case err != nil:
 		return "", err
@@ -189,7 +192,7 @@ func (w writer) adopt(ctx context.Context, duplicate error) (string, error) {
 		}
 		if g != nil {
 			if key := foreign(g.Tags, spec.Tags); key != "" {
-				return "", &cloud.Error{Class: cloud.Conflict, Call: "CreateSecurityGroup", Code: codeGroupDuplicate, Err: fmt.Errorf(
+				return "", &cloud.Error{Class: cloud.Conflict, Call: "CreateSecurityGroup", Code: failure.CodeGroupDuplicate, Err: fmt.Errorf(
 					"%s has the name %q already and is not ours: its tag %s is %q, not %q", g.ID, g.Name, key, g.Tags[key], spec.Tags[key])}
 			}
 			return g.ID, w.dropDefaultEgress(ctx, g)
@@ -274,10 +277,10 @@ func (w writer) convert(g types.SecurityGroup) (*cloud.Group, error) {
 // checkGroups refuses groups that cannot be given to what it is.
 func (w writer) checkGroups(what string) error {
 	if len(w.op.GroupNames) > 0 {
-		return refuse(w.op, "the groups %s have no id yet", strings.Join(w.op.GroupNames, ", "))
+		return failure.Refuse(w.op, "the groups %s have no id yet", strings.Join(w.op.GroupNames, ", "))
 	}
 	if len(w.op.GroupIDs) == 0 {
-		return refuse(w.op, "%s cannot be without a group", what)
+		return failure.Refuse(w.op, "%s cannot be without a group", what)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -100,7 +101,7 @@ func (p *Provider) outcome(call string, result any, metadata middleware.Metadata
 	if errors.As(err, &answer) && answer.ServiceRequestID() != "" {
 		o.RequestID = answer.ServiceRequestID()
 	}
-	if !errors.As(classify(call, err, p.cfg.Now()), &o.Err) {
+	if !errors.As(failure.Classify(call, err, p.cfg.Now()), &o.Err) {
 		o.Err = &cloud.Error{Class: cloud.Unavailable, Call: call, Err: err}
 	}
 	return o

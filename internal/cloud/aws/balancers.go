@@ -17,6 +17,8 @@ import (
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -185,7 +187,7 @@ func (r *serviceReader) listTargetGroups(ctx context.Context, api *elb.Client) (
 			}
 		}
 		if len(groups) > bound {
-			return nil, &cloud.BoundError{What: "the account has", Bound: int64(bound), Unit: "target groups", Flag: flagObjects}
+			return nil, &cloud.BoundError{What: "the account has", Bound: int64(bound), Unit: "target groups", Flag: bounds.FlagObjects}
 		}
 		return out.NextMarker, nil
 	})
@@ -262,7 +264,7 @@ func (r *serviceReader) askAll(ctx context.Context, questions []question) (faile
 				case err == nil, bounded.Err() != nil && ctx.Err() == nil, gone(err):
 					continue
 				}
-				err = classify(q.call, err, r.p.cfg.Now())
+				err = failure.Classify(q.call, err, r.p.cfg.Now())
 				mu.Lock()
 				stopped[q.call] = true
 				if q.targets {
@@ -427,7 +429,7 @@ func (r *serviceReader) equip(groups map[string]elbtypes.TargetGroup) error {
 					}
 					out.Groups = append(out.Groups, known[key])
 					if n += 1 + len(known[key].Targets); n > bound {
-						return &cloud.BoundError{What: "the load balancers have", Bound: int64(bound), Unit: "targets", Flag: flagObjects}
+						return &cloud.BoundError{What: "the load balancers have", Bound: int64(bound), Unit: "targets", Flag: bounds.FlagObjects}
 					}
 				}
 				d.Listeners = append(d.Listeners, out)

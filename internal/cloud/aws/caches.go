@@ -14,6 +14,7 @@ import (
 	cachetypes "github.com/aws/aws-sdk-go-v2/service/elasticache/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 )
 
 // This file reads and sets caches. A replication group has no security groups in the API: its
@@ -155,7 +156,7 @@ func (d *description) answersAt(engine string, at *cachetypes.Endpoint) {
 // described tells none.
 func (r *serviceReader) askCacheTags(ctx context.Context, api *elasticache.Client, id string) error {
 	out, err := api.ListTagsForResource(ctx, &elasticache.ListTagsForResourceInput{ResourceName: &id})
-	if changing(err) || cloud.ClassOf(classify("ListTagsForResource", err, r.p.cfg.Now())) == cloud.NotFound {
+	if changing(err) || cloud.ClassOf(failure.Classify("ListTagsForResource", err, r.p.cfg.Now())) == cloud.NotFound {
 		return nil
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
@@ -20,7 +21,7 @@ const attemptTimeout = 30 * time.Second
 type gate struct {
 	client  awssdk.HTTPClient
 	reach   reach
-	answers *answers
+	answers *bounds.Answers
 }
 
 // Do sends the request.
@@ -43,7 +44,7 @@ func (g gate) Do(req *http.Request) (*http.Response, error) {
 		return nil, &awssdk.RequestCanceledError{Err: g.reach.notAllowed("endpoint "+req.URL.Host, refused)}
 	}
 	if err == nil {
-		resp.Body = g.answers.bound(req.Context(), resp, awsmiddleware.GetOperationName(req.Context()))
+		resp.Body = g.answers.Bound(req.Context(), resp, awsmiddleware.GetOperationName(req.Context()))
 	}
 	return resp, err
 }

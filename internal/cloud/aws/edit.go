@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
@@ -19,12 +20,12 @@ const rereads = 6
 func (w writer) eachDirection(ctx context.Context, rules []cloud.Rule, do func(context.Context, cloud.Direction, []cloud.Rule) error) error {
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		if _, err := values.Permissions(d, rules); err != nil {
-			return refuse(w.op, "%w", err)
+			return failure.Refuse(w.op, "%w", err)
 		}
 	}
 	for _, r := range rules {
 		if r.Direction != cloud.Ingress && r.Direction != cloud.Egress {
-			return refuse(w.op, "the rule %q has no direction", r)
+			return failure.Refuse(w.op, "the rule %q has no direction", r)
 		}
 	}
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
@@ -38,7 +39,7 @@ func (w writer) eachDirection(ctx context.Context, rules []cloud.Rule, do func(c
 // authorize adds the rules of one direction. The cloud refuses the whole call if one of them
 // exists; then the group is read and only what is missing is added.
 func (w writer) authorize(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
-	return w.edit(ctx, edit{direction: d, rules: rules, call: "AuthorizeSecurityGroup", disagrees: codePermissionDuplicate, left: values.Missing,
+	return w.edit(ctx, edit{direction: d, rules: rules, call: "AuthorizeSecurityGroup", disagrees: failure.CodePermissionDuplicate, left: values.Missing,
 		do: func(perms []types.IpPermission) (err error) {
 			if d == cloud.Ingress {
 				_, err = w.api.AuthorizeSecurityGroupIngress(ctx,
@@ -55,7 +56,7 @@ func (w writer) authorize(ctx context.Context, d cloud.Direction, rules []cloud.
 // gone; then the group is read and only what is present is removed. A group that is gone has no
 // rules.
 func (w writer) revoke(ctx context.Context, d cloud.Direction, rules []cloud.Rule) error {
-	err := w.edit(ctx, edit{direction: d, rules: rules, call: "RevokeSecurityGroup", disagrees: codePermissionNotFound, left: values.Present,
+	err := w.edit(ctx, edit{direction: d, rules: rules, call: "RevokeSecurityGroup", disagrees: failure.CodePermissionNotFound, left: values.Present,
 		do: func(perms []types.IpPermission) error { return w.revokeCall(ctx, d, perms, nil) }})
 	if err == nil || cloud.ClassOf(err) != cloud.NotFound {
 		return err
@@ -129,13 +130,13 @@ func (w writer) edit(ctx context.Context, e edit) error {
 	for attempt := 0; ; attempt++ {
 		perms, err := values.Permissions(e.direction, e.rules)
 		if err != nil {
-			return refuse(w.op, "%w", err)
+			return failure.Refuse(w.op, "%w", err)
 		}
 		if len(perms) == 0 {
 			return nil
 		}
 		err = w.visible(ctx, call, ids, func() error { return e.do(perms) })
-		if err == nil || codeOf(err) != e.disagrees || attempt == rereads {
+		if err == nil || failure.CodeOf(err) != e.disagrees || attempt == rereads {
 			return err
 		}
 		if attempt > 0 {

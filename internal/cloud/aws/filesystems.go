@@ -10,6 +10,7 @@ import (
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
 )
 
 // This file reads and sets file systems. Each mount target has an interface with groups of its own;
@@ -59,7 +60,7 @@ func (s services) setFileSystem(ctx context.Context, id string) error {
 	in := &efs.DescribeMountTargetsInput{FileSystemId: awssdk.String(id)}
 	for n := 0; n == 0 || awssdk.ToString(in.Marker) != ""; n++ {
 		if bound := s.w.p.cfg.Bounds.Pages; n == bound {
-			return s.w.classify("DescribeMountTargets", &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages})
+			return s.w.classify("DescribeMountTargets", &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: bounds.FlagPages})
 		}
 		out, err := api.DescribeMountTargets(ctx, in)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -236,7 +237,7 @@ func (l *listening) forget(ctx context.Context, messages []types.Message) error 
 
 // failed classifies an error, for which queues have codes of their own; nil for nil.
 func (l *listening) failed(call string, err error) error {
-	err = classify(call, err, l.p.cfg.Now())
+	err = failure.Classify(call, err, l.p.cfg.Now())
 	var e *cloud.Error
 	if errors.As(err, &e) && (e.Code == codeNoQueue || e.Code == "QueueDoesNotExist") {
 		e.Class = cloud.NotFound
@@ -251,7 +252,7 @@ const codeNoQueue = "AWS.SimpleQueueService.NonExistentQueue"
 func (p *Provider) identity(ctx context.Context) (identity, error) {
 	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return identity{}, classify("GetCallerIdentity", err, p.cfg.Now())
+		return identity{}, failure.Classify("GetCallerIdentity", err, p.cfg.Now())
 	}
 	return identity{account: awssdk.ToString(out.Account), arn: awssdk.ToString(out.Arn)}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 )
 
 // middleware is what all calls of an account pass through.
@@ -18,7 +19,7 @@ func (p *Provider) middleware() []func(*middleware.Stack) error {
 	if version != "" {
 		options = []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue(product, version)}
 	}
-	options = append(options, p.keepAnswer, func(s *middleware.Stack) error {
+	options = append(options, func(s *middleware.Stack) error { return failure.KeepAnswer(s, p.chosen) }, func(s *middleware.Stack) error {
 		if err := s.Initialize.Add(middleware.InitializeMiddlewareFunc("DescribeCall", p.describeCall), middleware.After); err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func (p *Provider) admit(ctx context.Context, in middleware.FinalizeInput, next 
 	if done != nil {
 		class := cloud.Class("")
 		if err != nil {
-			class = cloud.ClassOf(classify(action, err, p.cfg.Now()))
+			class = cloud.ClassOf(failure.Classify(action, err, p.cfg.Now()))
 		}
 		done(class)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
 )
 
 // The most values that are put into one filter; the cloud takes 200 over all filters of a call.
@@ -102,7 +103,7 @@ func (r *reader) look(ctx context.Context, w window, snap *cloud.Snapshot, frame
 		return err
 	}
 	r.only = w.choose(snap, ownedNetworks(ours))
-	return r.p.kept.add(r.region, -sum(ours)) // they are read again with their networks
+	return r.p.kept.Add(r.region, -bounds.Sum(ours)) // they are read again with their networks
 }
 
 // blind reports that no network's content is to be read.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/routing"
 )
 
@@ -24,7 +25,7 @@ func (r nodeRouter) in(region string) routing.Router {
 			CreateRoute: o.createRoute, CreateTags: o.CreateTags, DeleteRoute: o.deleteRoute, DeleteTags: o.DeleteTags, DescribeNetworkInterfaces: o.describeNetworkInterfaces,
 			DescribeRouteTables: o.describeRouteTables, ModifyNetworkInterfaceAttribute: o.ModifyNetworkInterfaceAttribute, ReplaceRoute: o.replaceRoute,
 		},
-		Classify: func(call string, err error) error { return classify(call, err, p.cfg.Now()) }, Pages: p.cfg.Bounds.Pages,
+		Classify: func(call string, err error) error { return failure.Classify(call, err, p.cfg.Now()) }, Pages: p.cfg.Bounds.Pages,
 	}
 }
 

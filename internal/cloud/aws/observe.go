@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -52,10 +54,10 @@ func (p *Provider) observe(ctx context.Context, s cloud.Scope, w window) (*cloud
 		snap.References, err = r.references(ctx, snap)
 	}
 	if err != nil {
-		p.kept.end(s.Region, false)
+		p.kept.End(s.Region, false)
 		return nil, p.explainAuth(ctx, s.Region, err)
 	}
-	p.kept.end(s.Region, true)
+	p.kept.End(s.Region, true)
 	return snap, nil
 }
 
@@ -123,7 +125,7 @@ func (r *reader) content(ctx context.Context, snap *cloud.Snapshot) (err error) 
 // AuthFailure in both cases, so we ask whether the same credentials are good for something else.
 func (p *Provider) explainAuth(ctx context.Context, region string, err error) error {
 	var e *cloud.Error
-	if codeOf(err) != codeAuthFailure || region == p.cfg.Region || !errors.As(err, &e) {
+	if failure.CodeOf(err) != failure.CodeAuthFailure || region == p.cfg.Region || !errors.As(err, &e) {
 		return err
 	}
 	out, probe := p.region(p.cfg.Region).DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
@@ -169,7 +171,7 @@ type reader struct {
 
 // reader begins a reading of a region; its end is to be told to p.kept.
 func (p *Provider) reader(region string) *reader {
-	p.kept.begin(region)
+	p.kept.Begin(region)
 	return &reader{p: p, region: region, api: p.region(region), page: awssdk.Int32(p.cfg.PageSize)}
 }
 
@@ -183,11 +185,11 @@ type pages[Out any] interface {
 func each[Out any](ctx context.Context, p *Provider, call string, pager pages[Out], use func(Out) error) error {
 	for n := 0; pager.HasMorePages(); n++ {
 		if bound := p.cfg.Bounds.Pages; n == bound {
-			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages}}
+			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: bounds.FlagPages}}
 		}
 		out, err := pager.NextPage(ctx)
 		if err != nil {
-			return classify(call, err, p.cfg.Now())
+			return failure.Classify(call, err, p.cfg.Now())
 		}
 		err = use(out)
 		var bound *cloud.BoundError
@@ -204,7 +206,7 @@ func each[Out any](ctx context.Context, p *Provider, call string, pager pages[Ou
 // hold appends what was read; it fails if the account has too much.
 func hold[T any](r *reader, all []T, x T) ([]T, error) {
 	all = append(all, x)
-	return all, r.p.kept.add(r.region, weight(&all[len(all)-1]))
+	return all, r.p.kept.Add(r.region, bounds.Weight(&all[len(all)-1]))
 }
 
 func filter(name string, values ...string) types.Filter {
@@ -218,7 +220,7 @@ func (r *reader) referencesTo(ctx context.Context, ids []string) ([]types.Securi
 	if err == nil {
 		return out.SecurityGroupReferenceSet, nil
 	}
-	if err = classify(call, err, r.p.cfg.Now()); cloud.ClassOf(err) != cloud.NotFound {
+	if err = failure.Classify(call, err, r.p.cfg.Now()); cloud.ClassOf(err) != cloud.NotFound {
 		return nil, err
 	}
 	if len(ids) == 1 {
@@ -424,7 +426,7 @@ func (r *reader) entries(ctx context.Context, l *cloud.PrefixList) error {
 			}
 			l.Entries = append(l.Entries, prefix)
 		}
-		return r.p.kept.add(r.region, objects(len(out.Entries)*listBytes)-1)
+		return r.p.kept.Add(r.region, bounds.Objects(len(out.Entries)*bounds.ListBytes)-1)
 	})
 	if cloud.ClassOf(err) == cloud.NotFound && err != nil {
 		l.Entries = nil

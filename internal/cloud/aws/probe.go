@@ -12,6 +12,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 )
 
 var _ cloud.Prober = (*Provider)(nil)
@@ -30,7 +31,7 @@ func (p *Provider) Probe(ctx context.Context, s cloud.Scope, on *cloud.Snapshot)
 	t := &trials{ctx: ctx, api: p.region(s.Region), cluster: p.cfg.Cluster}
 	who, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return cloud.Probed{}, classify("GetCallerIdentity", err, p.cfg.Now())
+		return cloud.Probed{}, failure.Classify("GetCallerIdentity", err, p.cfg.Now())
 	}
 	local := p.cfg.Now()
 	if server, ok := awsmiddleware.GetServerTime(who.ResultMetadata); ok {

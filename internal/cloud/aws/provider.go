@@ -18,6 +18,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
@@ -93,7 +95,7 @@ type Provider struct {
 	ec2   map[string]*operations
 	owner string
 	fresh map[string]time.Time // IDs of groups just created, until when a "not found" is not believed
-	kept  *kept
+	kept  *bounds.Kept
 	own   *ownCalls
 	// chosen is set if a tenant has chosen the endpoint that the account names.
 	chosen bool
@@ -125,13 +127,13 @@ func New(cfg Config) (*Provider, error) {
 	if cfg.Client == nil {
 		cfg.Client = newClient(to, cfg.Ambient, cfg.AttemptTimeout, cfg.Gate)
 	}
-	p := &Provider{cfg: cfg, ec2: map[string]*operations{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now), chosen: to.chosen()}
+	p := &Provider{cfg: cfg, ec2: map[string]*operations{}, fresh: map[string]time.Time{}, kept: bounds.NewKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now), chosen: to.chosen()}
 	base := awssdk.Config{}
 	if cfg.ambient() {
 		base = cfg.Ambient.Copy() // with the endpoints and settings of the operator's environment
 	}
 	base.Region, base.Retryer, base.APIOptions = cfg.Region, p.retryer, p.middleware()
-	base.HTTPClient = gate{client: cfg.Client, reach: to, answers: newAnswers(cfg.Bounds.AnswerBytes)}
+	base.HTTPClient = gate{client: cfg.Client, reach: to, answers: bounds.NewAnswers(cfg.Bounds.AnswerBytes)}
 	if cfg.Endpoint != "" {
 		base.BaseEndpoint = awssdk.String(cfg.Endpoint)
 	}
@@ -197,7 +199,7 @@ func (p *Provider) retryer() awssdk.Retryer {
 		// EC2's word for a clock that is off. The SDK learns the cloud's time from the answer and
 		// signs the next attempt with it, but it makes one only for the words that other services
 		// have.
-		s.Retryables = append(s.Retryables, retry.RetryableErrorCode{Codes: map[string]struct{}{codeRequestExpired: {}}})
+		s.Retryables = append(s.Retryables, retry.RetryableErrorCode{Codes: map[string]struct{}{failure.CodeRequestExpired: {}}})
 	})
 }
 
@@ -235,7 +237,7 @@ type marked struct{ provider awssdk.CredentialsProvider }
 func (m marked) Retrieve(ctx context.Context) (awssdk.Credentials, error) {
 	c, err := m.provider.Retrieve(ctx)
 	if err != nil {
-		return c, &credentialsError{err}
+		return c, &failure.CredentialsError{Err: err}
 	}
 	return c, nil
 }
@@ -260,7 +262,7 @@ func (p *Provider) OwnerID(ctx context.Context) (string, error) {
 	}
 	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return "", classify("GetCallerIdentity", err, p.cfg.Now())
+		return "", failure.Classify("GetCallerIdentity", err, p.cfg.Now())
 	}
 	owner := awssdk.ToString(out.Account)
 	p.mu.Lock()
@@ -280,7 +282,7 @@ func (p *Provider) checkOwner(owner string) error {
 	if p.cfg.Owner == "" || owner == p.cfg.Owner {
 		return nil
 	}
-	return &cloud.Error{Class: cloud.Auth, Call: "GetCallerIdentity", Code: codeOwnerChanged, Err: fmt.Errorf(
+	return &cloud.Error{Class: cloud.Auth, Call: "GetCallerIdentity", Code: failure.CodeOwnerChanged, Err: fmt.Errorf(
 		"the credentials belong to the cloud account %s, but this account was %s until now; nothing is read or changed, for what is held in %s "+
 			"would be forgotten: give back the former credentials, or delete this account with them and make a new one", owner, p.cfg.Owner, p.cfg.Owner)}
 }
@@ -301,4 +303,11 @@ func (p *Provider) Limits(_ context.Context, s cloud.Scope) (cloud.Limits, error
 		}
 	}
 	return l, nil
+}
+
+// DefaultBounds are the bounds where none are set. Of the accounts that we have, a page with 1000
+// VMs counts as up to 14 MB, a region with 10,000 VMs has 10 pages and 20,000 objects, and as many
+// full groups as a region may have are 75,000 more.
+func DefaultBounds() cloud.Bounds {
+	return cloud.Bounds{AnswerBytes: 64 << 20, Pages: 1000, Objects: 250_000}
 }

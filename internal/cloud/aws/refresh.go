@@ -94,17 +94,17 @@ func (p *Provider) refresh(ctx context.Context, last *cloud.Snapshot, ids []stri
 	for range refreshRounds {
 		if !f.pending() {
 			out := f.snapshot(last)
-			if err := p.kept.renew(last.Region, out); err != nil {
+			if err := p.kept.Renew(last.Region, out); err != nil {
 				return nil, &cloud.Error{Class: cloud.Terminal, Call: "Refresh", Err: err}
 			}
 			return out, nil
 		}
 		if err := f.round(ctx); err != nil {
-			p.kept.end(last.Region, false)
+			p.kept.End(last.Region, false)
 			return nil, p.explainAuth(ctx, last.Region, err)
 		}
 	}
-	p.kept.end(last.Region, false)
+	p.kept.End(last.Region, false)
 	return nil, &cloud.Error{Class: cloud.Conflict, Call: "Refresh", Err: errors.New("what was read kept leading to more; the region must be read whole")}
 }
 

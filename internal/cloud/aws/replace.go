@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
@@ -40,7 +42,7 @@ func (w writer) replaceRules(ctx context.Context) error {
 			return w.eachDirection(ctx, r.both, w.revoke)
 		}
 		// The listing may lag behind: then a rule is not there that is, or another way round.
-		lags := r.lost != nil || codeOf(err) == codeRuleNotFound || codeOf(err) == codePermissionDuplicate
+		lags := r.lost != nil || failure.CodeOf(err) == codeRuleNotFound || failure.CodeOf(err) == failure.CodePermissionDuplicate
 		if !lags || attempt == rereads/2 {
 			return err
 		}
@@ -54,18 +56,18 @@ func (w writer) replaceRules(ctx context.Context) error {
 // checkReplaced refuses what can never be done.
 func (w writer) checkReplaced() error {
 	if len(w.op.Rules) != len(w.op.Replaced) {
-		return refuse(w.op, "%d rules cannot take the place of %d", len(w.op.Rules), len(w.op.Replaced))
+		return failure.Refuse(w.op, "%d rules cannot take the place of %d", len(w.op.Rules), len(w.op.Replaced))
 	}
 	for i, r := range w.op.Rules {
 		old := w.op.Replaced[i]
 		if !old.CanBecome(r) {
-			return refuse(w.op, "the rule %q cannot become %q: direction and kind of peer stay", old, r)
+			return failure.Refuse(w.op, "the rule %q cannot become %q: direction and kind of peer stay", old, r)
 		}
 		if !r.Same(old) && values.HasRule(&cloud.Group{Rules: w.op.Replaced}, r) {
-			return refuse(w.op, "the rule %q is to go and to come", r) // so that after a lost answer nobody could tell what is done
+			return failure.Refuse(w.op, "the rule %q is to go and to come", r) // so that after a lost answer nobody could tell what is done
 		}
 		if _, err := updateOf("", r); err != nil {
-			return refuse(w.op, "%w", err)
+			return failure.Refuse(w.op, "%w", err)
 		}
 	}
 	return nil
@@ -96,7 +98,7 @@ func (w writer) compare(listed []cloud.Rule) (out replacement) {
 		case old >= 0:
 			update, err := updateOf(listed[old].ID, r)
 			if err != nil {
-				out.lost = refuse(w.op, "%w", err)
+				out.lost = failure.Refuse(w.op, "%w", err)
 			}
 			out.updates, out.turned = append(out.updates, update), append(out.turned, i)
 		case !done:
@@ -160,7 +162,7 @@ func (w writer) listRules(ctx context.Context) ([]cloud.Rule, error) {
 			}
 		}
 		if bound := w.p.cfg.Bounds.Objects; len(rules) > bound {
-			return &cloud.BoundError{What: "the group has", Bound: int64(bound), Unit: "rules", Flag: flagObjects}
+			return &cloud.BoundError{What: "the group has", Bound: int64(bound), Unit: "rules", Flag: bounds.FlagObjects}
 		}
 		return nil
 	})

@@ -16,6 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/rds"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -206,7 +208,7 @@ func (r *serviceReader) add(d description) error {
 	slices.Sort(d.GroupIDs)
 	r.found = append(r.found, d)
 	if bound := r.p.cfg.Bounds.Objects; len(r.found) > bound {
-		return &cloud.BoundError{What: "the account has", Bound: int64(bound), Unit: "services of a kind", Flag: flagObjects}
+		return &cloud.BoundError{What: "the account has", Bound: int64(bound), Unit: "services of a kind", Flag: bounds.FlagObjects}
 	}
 	return nil
 }
@@ -216,11 +218,11 @@ func (r *serviceReader) paged(call string, next func(mark *string) (*string, err
 	var mark *string
 	for n := 0; ; n++ {
 		if bound := r.p.cfg.Bounds.Pages; n == bound {
-			return classify(call, &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages}, r.p.cfg.Now())
+			return failure.Classify(call, &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: bounds.FlagPages}, r.p.cfg.Now())
 		}
 		var err error
 		if mark, err = next(mark); err != nil {
-			return classify(call, err, r.p.cfg.Now())
+			return failure.Classify(call, err, r.p.cfg.Now())
 		}
 		if awssdk.ToString(mark) == "" {
 			return nil

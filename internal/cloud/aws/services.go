@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -92,7 +94,7 @@ func (s *Shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, classify("Observe", ctx.Err(), s.cfg.Now())
+		return nil, failure.Classify("Observe", ctx.Err(), s.cfg.Now())
 	}
 	held := kindsHeld(snap)
 	maps.DeleteFunc(held, func(k cloud.ServiceKind, _ bool) bool { return d.kinds[k] })
@@ -135,7 +137,7 @@ func (s *Shown) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string)
 		d = d.and(s.describe(ctx, last.Region, again))
 	}
 	if ctx.Err() != nil {
-		return nil, classify("Refresh", ctx.Err(), s.cfg.Now())
+		return nil, failure.Classify("Refresh", ctx.Err(), s.cfg.Now())
 	}
 	return s.with(last.Region, snap, d)
 }
@@ -195,10 +197,10 @@ func (s *Shown) with(region string, snap *cloud.Snapshot, d *described) (*cloud.
 	s.mu.Unlock()
 	n := 0
 	for i := range out.Services {
-		n += weight(&out.Services[i])
+		n += bounds.Weight(&out.Services[i])
 	}
 	if bound := s.cfg.Bounds.Objects; n > bound {
-		return nil, &cloud.Error{Class: cloud.Terminal, Call: "Observe", Err: &cloud.BoundError{What: "the services of the account are", Bound: int64(bound), Unit: "objects", Flag: flagObjects}}
+		return nil, &cloud.Error{Class: cloud.Terminal, Call: "Observe", Err: &cloud.BoundError{What: "the services of the account are", Bound: int64(bound), Unit: "objects", Flag: bounds.FlagObjects}}
 	}
 	return &out, nil
 }

@@ -18,6 +18,7 @@ import (
 	rdstypes "github.com/aws/aws-sdk-go-v2/service/rds/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
@@ -73,7 +74,7 @@ func (s services) eachService(ctx context.Context) (first error) {
 func (s services) service(ctx context.Context) error {
 	parts := strings.SplitN(s.w.op.Target, ":", 6)
 	if len(parts) != 6 {
-		return refuse(s.w.op, "%q is not the ARN of a service", s.w.op.Target)
+		return failure.Refuse(s.w.op, "%q is not the ARN of a service", s.w.op.Target)
 	}
 	for _, row := range setters() {
 		if row.service != parts[2] || !strings.HasPrefix(parts[5], row.resource) {
@@ -101,7 +102,7 @@ func (s services) service(ctx context.Context) error {
 			return nil
 		}
 	}
-	return refuse(s.w.op, "%s: the groups of this service cannot be set", s.w.op.Target)
+	return failure.Refuse(s.w.op, "%s: the groups of this service cannot be set", s.w.op.Target)
 }
 
 // lasting is the error of a service that is in no state to be changed: it may stay so for long, and
@@ -121,7 +122,7 @@ func (s services) lasting(err error) error {
 func (s services) given(ctx context.Context, call string, do func() error) error {
 	return s.w.visible(ctx, call, s.w.op.GroupIDs, func() error {
 		err := s.w.classify(call, do())
-		if code := codeOf(err); (code == "InvalidSecurityGroup" || code == "InvalidParameterValue" || code == "SecurityGroupNotFound") && s.w.p.isFresh(s.w.op.GroupIDs) {
+		if code := failure.CodeOf(err); (code == "InvalidSecurityGroup" || code == "InvalidParameterValue" || code == "SecurityGroupNotFound") && s.w.p.isFresh(s.w.op.GroupIDs) {
 			return &cloud.Error{Class: cloud.NotFound, Call: call, Code: code, Err: err}
 		}
 		return err
@@ -259,7 +260,7 @@ func (s *Shown) arrive(ctx context.Context, region string, op cloud.Op) error {
 	for len(nics) > 0 {
 		out, err := s.region(region).DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{filter("network-interface-id", nics...)}})
 		if err != nil {
-			return classify("DescribeNetworkInterfaces", err, s.cfg.Now())
+			return failure.Classify("DescribeNetworkInterfaces", err, s.cfg.Now())
 		}
 		behind := ""
 		for _, n := range out.NetworkInterfaces {
@@ -278,7 +279,7 @@ func (s *Shown) arrive(ctx context.Context, region string, op cloud.Op) error {
 			return &cloud.Error{Class: cloud.Unavailable, Call: "DescribeNetworkInterfaces", Err: fmt.Errorf("%s has taken its groups, and its interface %s does not hold them after %s", op.Target, behind, arriveTime)}
 		}
 		if err := s.cfg.Sleep(ctx, wait); err != nil {
-			return classify("DescribeNetworkInterfaces", err, s.cfg.Now())
+			return failure.Classify("DescribeNetworkInterfaces", err, s.cfg.Now())
 		}
 		wait = min(2*wait, maxWait)
 	}

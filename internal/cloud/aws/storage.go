@@ -18,6 +18,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 )
 
 // This file reads objects of S3: two calls, which need no client of that service.
@@ -31,9 +33,7 @@ const (
 	errorTextBytes = 64 << 10
 	longestKey     = 1024
 
-	encodingURL     = "url"
-	callListObjects = "ListObjectsV2"
-	callGetObject   = "GetObject"
+	encodingURL = "url"
 
 	// codeSkewed is the error for a request of another time.
 	codeSkewed = "RequestTimeTooSkewed"
@@ -67,7 +67,7 @@ func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after s
 	if after != "" {
 		q.Set("start-after", after)
 	}
-	const call = callListObjects
+	const call = bounds.CallListObjects
 	answer, err := p.get(ctx, call, at, "", q)
 	if err != nil {
 		return nil, "", err
@@ -95,7 +95,7 @@ func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after s
 
 // Object implements cloud.Storage.
 func (p *Provider) Object(ctx context.Context, at cloud.Bucket, name string) (io.ReadCloser, error) {
-	return p.get(ctx, callGetObject, at, name, nil)
+	return p.get(ctx, bounds.CallGetObject, at, name, nil)
 }
 
 // get asks S3 of the region of a bucket, by the path of the bucket: the host is that of the service
@@ -137,7 +137,7 @@ func (p *Provider) get(ctx context.Context, call string, at cloud.Bucket, name s
 		body, err = p.signed(ctx, u.String(), region)
 	}
 	if err != nil {
-		return nil, classify(call, err, p.cfg.Now())
+		return nil, failure.Classify(call, err, p.cfg.Now())
 	}
 	return body, nil
 }

@@ -102,8 +102,8 @@ func (w *Region) Join(rows []Row) {
 	}
 }
 
-// AddServices adds the services of some kinds that rows tell, and what is missing of them. kept are rows
-// of an earlier answer that this one leaves out: they are shown, and missing none the less.
+// AddServices adds the services of some kinds that rows tell, and what is missing of them. kept are
+// rows of an earlier answer that this one leaves out: they are shown, and missing none the less.
 func (w *Region) AddServices(snap *cloud.Snapshot, kinds []ServiceKind, rows, kept []Row) {
 	for _, k := range kinds {
 		fault := w.addKind(snap, k.kind, rows, kept)

@@ -1,4 +1,4 @@
-package aws
+package failure
 
 import (
 	"context"
@@ -19,15 +19,15 @@ import (
 
 // Error codes of EC2 and STS that more than the classification needs to know.
 const (
-	codeGroupDuplicate      = "InvalidGroup.Duplicate"
-	codePermissionDuplicate = "InvalidPermission.Duplicate"
-	codePermissionNotFound  = "InvalidPermission.NotFound"
+	CodeGroupDuplicate      = "InvalidGroup.Duplicate"
+	CodePermissionDuplicate = "InvalidPermission.Duplicate"
+	CodePermissionNotFound  = "InvalidPermission.NotFound"
 	codeOptInRequired       = "OptInRequired"
-	codeAuthFailure         = "AuthFailure"
-	codeUnauthorized        = "UnauthorizedOperation"
-	codeRequestExpired      = "RequestExpired"
-	// codeOwnerChanged is our own: the credentials belong to another account than before.
-	codeOwnerChanged = "AccountChanged"
+	CodeAuthFailure         = "AuthFailure"
+	CodeUnauthorized        = "UnauthorizedOperation"
+	CodeRequestExpired      = "RequestExpired"
+	// CodeOwnerChanged is our own: the credentials belong to another account than before.
+	CodeOwnerChanged = "AccountChanged"
 )
 
 // classOfCode is the class of the codes whose class their form does not tell; see classOfForm for
@@ -49,8 +49,8 @@ func classOfCode(code string) (cloud.Class, bool) {
 		"RequestThrottledException", "EC2ThrottledException", "TooManyRequestsException", "BandwidthLimitExceeded",
 		"ProvisionedThroughputExceededException", "TransactionInProgressException", "SlowDown", "PriorRequestNotComplete":
 		return cloud.Throttled, true
-	case codeAuthFailure, codeUnauthorized, "AccessDenied", "AccessDeniedException", "InvalidClientTokenId",
-		"SignatureDoesNotMatch", "MissingAuthenticationToken", "MissingAuthenticationTokenException", codeRequestExpired,
+	case CodeAuthFailure, CodeUnauthorized, "AccessDenied", "AccessDeniedException", "InvalidClientTokenId",
+		"SignatureDoesNotMatch", "MissingAuthenticationToken", "MissingAuthenticationTokenException", CodeRequestExpired,
 		"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "IncompleteSignature", "Blocked", "PendingVerification",
 		codeOptInRequired, "RegionDisabledException", "InvalidIdentityToken", "IDPRejectedClaim", "UnrecognizedClientException":
 		return cloud.Auth, true
@@ -86,17 +86,17 @@ func classOfForm(code string, status int) cloud.Class {
 // signed for a region that it does not know; the code is that of a wrong signature.
 const scopedToValidRegion = "should be scoped to a valid region"
 
-// credentialsError marks a failure to obtain credentials, so that it is not taken for one of the
+// CredentialsError marks a failure to obtain credentials, so that it is not taken for one of the
 // call that needed them.
-type credentialsError struct{ err error }
+type CredentialsError struct{ Err error }
 
-func (e *credentialsError) Error() string { return "no usable credentials: " + e.err.Error() }
-func (e *credentialsError) Unwrap() error { return e.err }
+func (e *CredentialsError) Error() string { return "no usable credentials: " + e.Err.Error() }
+func (e *CredentialsError) Unwrap() error { return e.Err }
 
-// classify turns an error of the SDK into the port's error. call is the cloud's name of the call,
+// Classify turns an error of the SDK into the port's error. call is the cloud's name of the call,
 // now the time for Retry-After given as a date. It returns nil for nil and leaves an error that is
 // classified already alone.
-func classify(call string, err error, now time.Time) error {
+func Classify(call string, err error, now time.Time) error {
 	if err == nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func classify(call string, err error, now time.Time) error {
 		e.RetryAfter = retryAfter(answer.Response.Header.Get("Retry-After"), now)
 	}
 	var api smithy.APIError
-	var noCredentials *credentialsError
+	var noCredentials *CredentialsError
 	var dns *net.DNSError
 	var notGranted *cloud.NotGrantedError
 	var bound *cloud.BoundError
@@ -130,7 +130,7 @@ func classify(call string, err error, now time.Time) error {
 			class = classOfForm(e.Code, status)
 		}
 		e.Class = class
-		e.Denied = e.Code == codeUnauthorized || e.Code == "AccessDenied" || e.Code == "AccessDeniedException"
+		e.Denied = e.Code == CodeUnauthorized || e.Code == "AccessDenied" || e.Code == "AccessDeniedException"
 		if e.Code == codeOptInRequired || e.Code == "RegionDisabledException" || strings.Contains(api.ErrorMessage(), scopedToValidRegion) {
 			e.Err = fmt.Errorf("%w: %w", cloud.ErrRegionUnknown, e.Err)
 		}
@@ -168,7 +168,7 @@ func unanswered(err error) cloud.Class {
 // SDK's layers around it. The whole error stays reachable.
 func plain(err error) error {
 	var api smithy.APIError
-	var noCredentials *credentialsError
+	var noCredentials *CredentialsError
 	var unsent *smithyhttp.RequestSendError
 	var notGranted *cloud.NotGrantedError
 	var bound *cloud.BoundError
@@ -181,10 +181,10 @@ func plain(err error) error {
 	case errors.As(err, &bound):
 		msg = bound.Error()
 	case errors.As(err, &noCredentials):
-		for inner := noCredentials; errors.As(inner.err, &inner); {
+		for inner := noCredentials; errors.As(inner.Err, &inner); {
 			noCredentials = inner // an assumed role needs credentials of its own
 		}
-		msg = "no usable credentials: " + plain(noCredentials.err).Error()
+		msg = "no usable credentials: " + plain(noCredentials.Err).Error()
 	case errors.As(err, &answered) && (!errors.As(err, &api) || !worded(api)):
 		msg = answered.told()
 	case errors.As(err, &api) && worded(api):
@@ -230,8 +230,8 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return 0
 }
 
-// codeOf returns the cloud's code of a classified error; empty if there is none.
-func codeOf(err error) string {
+// CodeOf returns the cloud's code of a classified error; empty if there is none.
+func CodeOf(err error) string {
 	var e *cloud.Error
 	if errors.As(err, &e) {
 		return e.Code
@@ -239,7 +239,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// refuse is the error of an op that is wrong in itself; nothing was called.
-func refuse(op cloud.Op, format string, args ...any) error {
+// Refuse is the error of an op that is wrong in itself; nothing was called.
+func Refuse(op cloud.Op, format string, args ...any) error {
 	return &cloud.Error{Class: cloud.Terminal, Call: string(op.Kind), Err: fmt.Errorf(format, args...)}
 }

@@ -1,4 +1,4 @@
-package aws
+package failure
 
 import (
 	"bufio"
@@ -69,10 +69,10 @@ func understood(api smithy.APIError) bool {
 // answerKey is where a call keeps what it was answered with.
 type answerKey struct{}
 
-// keepAnswer notes an answer that is an error, and puts the note on the error that is made of it.
-// The text is left out if nobody vouches for the endpoint, such as one of many that a range allows:
+// KeepAnswer notes an answer that is an error, and puts the note on the error that is made of it.
+// The text is hidden if nobody vouches for the endpoint, such as one of many that a range allows:
 // whoever wrote the account would read by it what else answers there.
-func (p *Provider) keepAnswer(stack *middleware.Stack) error {
+func KeepAnswer(stack *middleware.Stack, hidden bool) error {
 	outer := func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (
 		middleware.DeserializeOutput, middleware.Metadata, error,
 	) {
@@ -92,7 +92,7 @@ func (p *Provider) keepAnswer(stack *middleware.Stack) error {
 		if !ok || !is || answer == nil || answer.Response == nil || answer.StatusCode < 300 {
 			return out, metadata, err
 		}
-		got.status, got.hidden = answer.StatusCode, p.chosen
+		got.status, got.hidden = answer.StatusCode, hidden
 		if asked, ok := in.Request.(*smithyhttp.Request); ok && asked.Request != nil && asked.URL != nil {
 			got.method, got.url = asked.Method, asked.URL.Scheme+"://"+asked.URL.Host+asked.URL.Path
 		}

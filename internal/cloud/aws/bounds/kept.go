@@ -1,4 +1,4 @@
-package aws
+package bounds
 
 import (
 	"sync"
@@ -6,9 +6,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// kept counts what is known of the regions of an account, so that all of them together stay below
+// Kept counts what is known of the regions of an account, so that all of them together stay below
 // the bound. Methods are safe for concurrent use.
-type kept struct {
+type Kept struct {
 	max int
 	mu  sync.Mutex
 	// last is what the latest reading of each region left, reading what has been read since in
@@ -16,13 +16,14 @@ type kept struct {
 	last, reading map[string]int
 }
 
-func newKept(bound int) *kept {
-	return &kept{max: bound, last: map[string]int{}, reading: map[string]int{}}
+// NewKept returns what is kept of an account that may have so many objects.
+func NewKept(bound int) *Kept {
+	return &Kept{max: bound, last: map[string]int{}, reading: map[string]int{}}
 }
 
-// add counts what a reading of a region has found; it fails if that is too much with what is known
+// Add counts what a reading of a region has found; it fails if that is too much with what is known
 // of the other regions.
-func (k *kept) add(region string, n int) error {
+func (k *Kept) Add(region string, n int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reading[region] += n
@@ -30,7 +31,7 @@ func (k *kept) add(region string, n int) error {
 }
 
 // check fails if the account has too much with n in a region. The caller holds the lock.
-func (k *kept) check(region string, n int) error {
+func (k *Kept) check(region string, n int) error {
 	for other, found := range k.last {
 		if other != region {
 			n += max(found, k.reading[other])
@@ -42,21 +43,21 @@ func (k *kept) check(region string, n int) error {
 		}
 	}
 	if n > k.max {
-		return &cloud.BoundError{What: "the account has", Bound: int64(k.max), Unit: "objects", Flag: flagObjects}
+		return &cloud.BoundError{What: "the account has", Bound: int64(k.max), Unit: "objects", Flag: FlagObjects}
 	}
 	return nil
 }
 
-// begin starts the reading of a region.
-func (k *kept) begin(region string) {
+// Begin starts the reading of a region.
+func (k *Kept) Begin(region string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reading[region] = 0
 }
 
-// end ends it. What was found is what is known of the region from now on, unless the reading has
+// End ends it. What was found is what is known of the region from now on, unless the reading has
 // failed.
-func (k *kept) end(region string, well bool) {
+func (k *Kept) End(region string, well bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if well {
@@ -65,9 +66,9 @@ func (k *kept) end(region string, well bool) {
 	delete(k.reading, region)
 }
 
-// renew counts a snapshot that a reading of parts has added to. It fails if that has made it too
+// Renew counts a snapshot that a reading of parts has added to. It fails if that has made it too
 // large.
-func (k *kept) renew(region string, s *cloud.Snapshot) error {
+func (k *Kept) Renew(region string, s *cloud.Snapshot) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := k.last[region] + k.reading[region] // too much where parts have replaced others
@@ -89,12 +90,12 @@ const objectBytes = 1 << 10
 const (
 	tagBytes  = 64 // beyond its text
 	ruleBytes = 192
-	listBytes = 32 // an address, a prefix or the header of a string
+	ListBytes = 32 // an address, a prefix or the header of a string
 )
 
-// objects is the number that an object counts as which takes this much beyond what every object
+// Objects is the number that an object counts as which takes this much beyond what every object
 // takes.
-func objects(bytes int) int { return 1 + bytes/objectBytes }
+func Objects(bytes int) int { return 1 + bytes/objectBytes }
 
 func tagsBytes(tags map[string]string) (n int) {
 	for k, v := range tags {
@@ -122,44 +123,45 @@ func targetsOf(s *cloud.Service) int {
 	return n
 }
 
-// weight is the number of objects that one of a snapshot counts as.
-func weight(object any) int {
+// Weight is the number of objects that one of a snapshot counts as.
+func Weight(object any) int {
 	switch x := object.(type) {
 	case *cloud.Network:
-		return objects(textBytes(x.ID, x.Name, x.OwnerID) + len(x.CIDRs)*listBytes + tagsBytes(x.Tags))
+		return Objects(textBytes(x.ID, x.Name, x.OwnerID) + len(x.CIDRs)*ListBytes + tagsBytes(x.Tags))
 	case *cloud.Peering:
-		return objects(textBytes(x.ID, x.A.NetworkID, x.A.OwnerID, x.A.Region, x.B.NetworkID, x.B.OwnerID, x.B.Region) + (len(x.A.CIDRs)+len(x.B.CIDRs))*listBytes)
+		return Objects(textBytes(x.ID, x.A.NetworkID, x.A.OwnerID, x.A.Region, x.B.NetworkID, x.B.OwnerID, x.B.Region) + (len(x.A.CIDRs)+len(x.B.CIDRs))*ListBytes)
 	case *cloud.VM:
-		return objects(textBytes(x.ID, x.Name, x.NetworkID) + tagsBytes(x.Tags) + textBytes(x.Interfaces...) + len(x.Interfaces)*listBytes)
+		return Objects(textBytes(x.ID, x.Name, x.NetworkID) + tagsBytes(x.Tags) + textBytes(x.Interfaces...) + len(x.Interfaces)*ListBytes)
 	case *cloud.Interface:
-		return objects(textBytes(x.ID, x.NetworkID, x.SubnetID, x.OwnerID, x.VMID, x.MAC, x.Description, x.DNSName, x.Requester, x.Type) + textBytes(x.GroupIDs...) +
-			(len(x.PrivateIPs)+len(x.Prefixes)+len(x.PublicIPs)+len(x.GroupIDs))*listBytes + tagsBytes(x.Tags))
+		return Objects(textBytes(x.ID, x.NetworkID, x.SubnetID, x.OwnerID, x.VMID, x.MAC, x.Description, x.DNSName, x.Requester, x.Type) + textBytes(x.GroupIDs...) +
+			(len(x.PrivateIPs)+len(x.Prefixes)+len(x.PublicIPs)+len(x.GroupIDs))*ListBytes + tagsBytes(x.Tags))
 	case *cloud.Group:
 		n := textBytes(x.ID, x.Name, x.NetworkID, x.OwnerID, x.Description) + tagsBytes(x.Tags)
 		for i := range x.Rules {
 			r := &x.Rules[i]
 			n += ruleBytes + textBytes(r.ID, r.Description, r.Peer.GroupID, r.Peer.GroupOwner, r.Peer.PrefixListID)
 		}
-		return objects(n)
+		return Objects(n)
 	case *cloud.PrefixList:
-		return objects(textBytes(x.ID, x.Name, x.OwnerID) + len(x.Entries)*listBytes)
+		return Objects(textBytes(x.ID, x.Name, x.OwnerID) + len(x.Entries)*ListBytes)
 	case *cloud.Service:
-		return objects(textBytes(x.ID, x.Name, x.NetworkID, x.DNSName, x.Fixed, x.Ambiguous) + textBytes(x.Interfaces...) + textBytes(x.GroupIDs...) +
-			(len(x.Interfaces)+len(x.GroupIDs)+len(x.Private)+len(x.Public)+len(x.Ports)+targetsOf(x))*listBytes + tagsBytes(x.Tags))
+		return Objects(textBytes(x.ID, x.Name, x.NetworkID, x.DNSName, x.Fixed, x.Ambiguous) + textBytes(x.Interfaces...) + textBytes(x.GroupIDs...) +
+			(len(x.Interfaces)+len(x.GroupIDs)+len(x.Private)+len(x.Public)+len(x.Ports)+targetsOf(x))*ListBytes + tagsBytes(x.Tags))
 	case *cloud.Reference:
-		return objects(textBytes(x.GroupID, x.NetworkID, x.OwnerID, x.PeeringID))
+		return Objects(textBytes(x.GroupID, x.NetworkID, x.OwnerID, x.PeeringID))
 	}
 	return 1
 }
 
 // weigh is the number of objects that a snapshot counts as.
 func weigh(s *cloud.Snapshot) int {
-	return sum(s.Networks) + sum(s.Peerings) + sum(s.VMs) + sum(s.Interfaces) + sum(s.Groups) + sum(s.PrefixLists) + sum(s.References)
+	return Sum(s.Networks) + Sum(s.Peerings) + Sum(s.VMs) + Sum(s.Interfaces) + Sum(s.Groups) + Sum(s.PrefixLists) + Sum(s.References)
 }
 
-func sum[T any](all []T) (n int) {
+// Sum is the weight of all.
+func Sum[T any](all []T) (n int) {
 	for i := range all {
-		n += weight(&all[i])
+		n += Weight(&all[i])
 	}
 	return n
 }

@@ -1,4 +1,4 @@
-package aws
+package bounds
 
 import (
 	"context"
@@ -11,16 +11,9 @@ import (
 // The flags of the controller that set the bounds, for messages.
 const (
 	flagAnswerBytes = "--max-answer-bytes"
-	flagPages       = "--max-pages"
-	flagObjects     = "--max-objects"
+	FlagPages       = "--max-pages"
+	FlagObjects     = "--max-objects"
 )
-
-// DefaultBounds are the bounds where none are set. Of the accounts that we have, a page with 1000
-// VMs counts as up to 14 MB, a region with 10,000 VMs has 10 pages and 20,000 objects, and as many
-// full groups as a region may have are 75,000 more.
-func DefaultBounds() cloud.Bounds {
-	return cloud.Bounds{AnswerBytes: 64 << 20, Pages: 1000, Objects: 250_000}
-}
 
 // The bounds of answers that are never large.
 const (
@@ -38,14 +31,21 @@ const (
 	largeAtOnce = 2
 )
 
-// answers bounds the answers to the calls of one account.
-type answers struct {
+// The calls of S3, which need no client of that service.
+const (
+	CallListObjects = "ListObjectsV2"
+	CallGetObject   = "GetObject"
+)
+
+// Answers bounds the answers to the calls of one account.
+type Answers struct {
 	bytes int64
 	large chan struct{}
 }
 
-func newAnswers(bytes int64) *answers {
-	return &answers{bytes: bytes, large: make(chan struct{}, largeAtOnce)}
+// NewAnswers returns the bounds of one account, with the bytes of one answer.
+func NewAnswers(bytes int64) *Answers {
+	return &Answers{bytes: bytes, large: make(chan struct{}, largeAtOnce)}
 }
 
 // itemCosts are what the items of lists in an answer take in memory when they are decoded, by the
@@ -66,22 +66,22 @@ func itemCosts(call string) []int64 {
 // ofElements reports whether the lists in the answer to a call have items of any name.
 func ofElements(call string) bool {
 	switch call {
-	case "DescribeDBClusters", "DescribeDBInstances", "DescribeCacheClusters", "DescribeLoadBalancers", "DescribeListeners", "DescribeTags", callListObjects:
+	case "DescribeDBClusters", "DescribeDBInstances", "DescribeCacheClusters", "DescribeLoadBalancers", "DescribeListeners", "DescribeTags", CallListObjects:
 		return true
 	}
 	return false
 }
 
-// bound returns the body of an answer with an end. What it holds is counted as it is when it is
+// Bound returns the body of an answer with an end. What it holds is counted as it is when it is
 // unpacked and decoded: bytes, and for what takes more memory than bytes (items of lists, elements
 // that are not closed) that much. The reading fails at the bound.
-func (a *answers) bound(ctx context.Context, resp *http.Response, call string) io.ReadCloser {
+func (a *Answers) Bound(ctx context.Context, resp *http.Response, call string) io.ReadCloser {
 	b := &answer{body: resp.Body, ctx: ctx, large: a.large, left: a.bytes,
 		over: &cloud.BoundError{What: "the answer takes", Bound: a.bytes, Unit: "bytes", Flag: flagAnswerBytes}}
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		b.most(errorBytes)
-	case call == callGetObject:
+	case call == CallGetObject:
 		b.left, b.over = cloud.MostObjectBytes, &cloud.BoundError{What: "the object takes", Bound: cloud.MostObjectBytes, Unit: "bytes"}
 	case call == "ReceiveMessage" || call == "DeleteMessageBatch":
 		b.most(queueBytes)
