@@ -37,6 +37,7 @@ require (
 	github.com/smallstep/pkcs7 v0.2.3 // what clouds sign about their machines
 	github.com/spf13/cobra v1.10.2 // commands, flags, help, and their reference
 	github.com/spf13/pflag v1.0.10 // commands, flags, help, and their reference
+	github.com/strongswan/govici v0.8.0 // charon, which encrypts by IPsec; only `nephele-agent` links it
 	github.com/vishvananda/netlink v1.3.1 // links, routes, VXLAN; network namespaces
 	github.com/vishvananda/netns v0.0.5 // links, routes, VXLAN; network namespaces
 	go.opentelemetry.io/otel v1.41.0 // traces

@@ -4,4 +4,4 @@ package main
 
 import "github.com/nephele-io/nephele/internal/cli/agentcmd"
 
-func sealing() agentcmd.Sealing { return nil }
+func sealing() *agentcmd.Sealing { return nil }

@@ -358,11 +358,17 @@ func TestEgress(t *testing.T) {
 		"strict reverse paths": {network.Config{Mode: network.Encap}, true}, "noEncap": {network.Config{Mode: network.NoEncap}, true},
 		"WireGuard": {network.Config{Mode: network.Encap, Encryption: network.ByWireGuard}, true},
 		"or clear":  {network.Config{Mode: network.Hybrid, Encryption: network.ByWireGuardOrClear}, true},
+		"IPsec":     {network.Config{Mode: network.Encap, Encryption: network.ByIPsec}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBoard()
-			s := newSite(t, siteOf{config: c.config, subnets: []int{1, 1, 2}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, egress: b, keys: c.config.Encrypts()})
+			of := siteOf{config: c.config, subnets: []int{1, 1, 2}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, egress: b, keys: c.config.Encrypts()}
+			if c.config.Encryption.IPsec() {
+				needsCharon(t)
+				of.charon = newSigner(t)
+			}
+			s := newSite(t, of)
 			if c.config.Mode == network.NoEncap {
 				s.routes()
 			}

@@ -129,6 +129,8 @@ type netNode struct {
 	// keys is the directory of the keys, and sealer the device of WireGuard; nil for none.
 	keys   string
 	sealer *wireguard.Device
+	// charon encrypts by IPsec; nil for none.
+	charon *charon
 	// leaving is its part in Egresses; nil for none.
 	leaving *leaving
 }
@@ -155,6 +157,8 @@ type siteOf struct {
 	egress *board
 	// keys tells that Nodes have keys, by which the process encrypts, or with kernel the kernel.
 	keys, kernel bool
+	// charon gives Nodes certificates for IPsec, with a charon on each; nil for none.
+	charon *signer
 }
 
 func newSite(t testing.TB, of siteOf) *site {
@@ -276,6 +280,10 @@ func (s *site) join(i, subnet int, of siteOf) {
 		return pods.New(o)
 	}
 	s.inside(n.host, func() (err error) { n.kernel, err = links.Open(); return err })
+	if of.charon != nil {
+		n.charon = newCharon(n, of.charon)
+		n.charon.start()
+	}
 	s.t.Cleanup(n.kernel.Close)
 	n.network = func() *nodenetwork.Network {
 		listen := func(ctx context.Context, network, address string) (c net.PacketConn, err error) {
@@ -286,7 +294,7 @@ func (s *site) join(i, subnet int, of siteOf) {
 			listen = nil
 		}
 		o := nodenetwork.Options{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Listen: listen, Clock: clock.RealClock{}, Log: n.log}
-		if of.keys {
+		if of.keys || of.charon != nil {
 			n.seal(&o, of.kernel)
 		}
 		made := nodenetwork.New(o)

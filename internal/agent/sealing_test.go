@@ -24,6 +24,7 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent/network"
+	"github.com/nephele-io/nephele/internal/agent/network/ipsec"
 	"github.com/nephele-io/nephele/internal/agent/network/wireguard"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
@@ -35,18 +36,27 @@ import (
 // seal gives a Node its keys, and the means to encrypt.
 func (n *netNode) seal(o *nodenetwork.Options, byKernel bool) {
 	n.t.Helper()
-	o.Publish = func(ctx context.Context, key string) error {
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cloudv1alpha1.AnnotationWireGuardKey, key)
-		if key == "" {
-			patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, cloudv1alpha1.AnnotationWireGuardKey)
+	o.Publish = func(_ context.Context, p nodenetwork.Published) error {
+		value := func(text string) string {
+			if text == "" {
+				return "null"
+			}
+			return fmt.Sprintf("%q", text)
 		}
-		_, err := n.site.client.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		return err
+		return n.publish(fmt.Sprintf(`{"metadata":{"annotations":{%q:%s,%q:%s}}}`, cloudv1alpha1.AnnotationWireGuardKey, value(p.Key), cloudv1alpha1.AnnotationIPsecIdentity, value(p.Identity)))
 	}
 	if n.sealer != nil {
 		n.sealer.Close()
 	}
 	n.kernel.Seal(nil)
+	n.kernel.SealIPsec(nil)
+	switch {
+	case n.config.Encryption.IPsec():
+		n.charon.options(o)
+		return
+	case n.charon != nil:
+		n.site.must(ipsec.Leave(n.charon.socket()))
+	}
 	if n.config.Encryption == "" || n.config.Encryption == network.NoEncryption {
 		return
 	}
@@ -56,6 +66,12 @@ func (n *netNode) seal(o *nodenetwork.Options, byKernel bool) {
 	n.sealer = wireguard.New(wireguard.Options{Keys: keys, Handle: n.kernel.Handle(), Do: n.host.Do, InAgent: !byKernel, Log: n.log})
 	n.kernel.Seal(n.sealer)
 	n.t.Cleanup(n.sealer.Close)
+}
+
+// publish changes the object of a Node.
+func (n *netNode) publish(patch string) error {
+	_, err := n.site.client.CoreV1().Nodes().Patch(context.Background(), n.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
 }
 
 // secret is what Pods say, and nobody else should hear.
@@ -142,7 +158,7 @@ func (w *wire) hear(frame []byte, pods []netip.Prefix) {
 		if len(w.clear) < 5 {
 			w.clear = append(w.clear, fmt.Sprintf("protocol %d from %s to %s port %d: %x", protocol, from, to, port, frame[:min(len(frame), 100)]))
 		}
-	case port == network.DefaultWireGuardPort:
+	case port == network.DefaultWireGuardPort || port == network.IPsecPort:
 		w.sealed++
 	}
 }

@@ -72,7 +72,7 @@ func newHotel(t *testing.T) *hotel {
 	for _, o := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{enroll.AuthorityKey: string(desk.Bundle())}},
 		node("vms", "web"), node("vms", "db"), node("vms", "n1"), node("a", "twin"), node("b", "twin"),
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid1"}},
 		&v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"ours": "1"}, Annotations: map[string]string{cloudv1.AnnotationCloudLetsIn: "a/b ingress"}}},
 		&v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "db"}}, &v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 		&v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "twin"}, NodeRef: v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: "a", Name: "twin"}},

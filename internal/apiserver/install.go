@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/api/system/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/limits"
+	"github.com/nephele-io/nephele/internal/apiserver/nodecertificates"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
@@ -66,6 +67,9 @@ func served(o Options, g gate) map[schema.GroupVersion]map[string]rest.Storage {
 			out[analysis.GroupVersion()] = map[string]rest.Storage{}
 		}
 		out[analysis.GroupVersion()]["localpods"] = newLocalPods(o.LocalPods, g)
+	}
+	if group := out[analysis.GroupVersion()]; group != nil && o.Hosts != nil {
+		group["nodecertificates"] = nodecertificates.New(o.Hosts.Desk, isNode)
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -95,6 +96,26 @@ func (a *Authority) certify(id credential.Identity, request []byte, now time.Tim
 	made, err := sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "nephele host"}, URIs: []*url.URL{id.URI()}, NotBefore: now.Add(-clockSlack), NotAfter: a.until(now, CertificateLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true,
+	}, a.cert, key, a.key)
+	if err != nil {
+		return nil, err
+	}
+	return certPEM(made), nil
+}
+
+// ikePurpose is that of certificates for IPsec (RFC 4945). No host and no server proves itself by
+// such a one.
+var ikePurpose = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 17}
+
+// certifyNode signs for the key of a request that it is that of a Node.
+func (a *Authority) certifyNode(identity string, request []byte, now time.Time) ([]byte, error) {
+	key, err := requestedKey(request)
+	if err != nil {
+		return nil, err
+	}
+	made, err := sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "nephele node"}, DNSNames: []string{identity}, NotBefore: now.Add(-clockSlack), NotAfter: a.until(now, CertificateLife),
+		KeyUsage: x509.KeyUsageDigitalSignature, UnknownExtKeyUsage: []asn1.ObjectIdentifier{ikePurpose}, BasicConstraintsValid: true,
 	}, a.cert, key, a.key)
 	if err != nil {
 		return nil, err

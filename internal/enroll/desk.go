@@ -70,6 +70,9 @@ type DeskOptions struct {
 	Log       logr.Logger
 }
 
+// retryNodes is when a Node is to ask again for a certificate, where too many do.
+const retryNodes = 5 * time.Second
+
 // reread is how often the authorities are read again: somebody may have made another one.
 const reread = time.Minute
 
@@ -432,6 +435,27 @@ func (d *Desk) Renew(ctx context.Context, id credential.Identity, request []byte
 		return credential.Papers{}, err
 	}
 	return d.credentials(by, id, request, now)
+}
+
+// CertifyNode gives a Node a certificate by which other Nodes know it. Who asks was found to be the
+// Node. The certificate ends with the Node: one of the same name that comes later has another uid.
+func (d *Desk) CertifyNode(ctx context.Context, name string, request []byte) (credential.Papers, error) {
+	if _, err := requestedKey(request); err != nil {
+		return credential.Papers{}, apierrors.NewBadRequest("spec.request: " + err.Error())
+	}
+	if !d.signed.Allow() {
+		return credential.Papers{}, apierrors.NewTooManyRequests("too many certificates are asked for; try again later", int(retryNodes/time.Second))
+	}
+	var node corev1.Node
+	if err := d.o.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		return credential.Papers{}, err
+	}
+	// The authority that the server proves itself by is known to every Node with a certificate,
+	// which a new one is not at once.
+	known, now := d.now()
+	by, _ := known.proving(now)
+	cert, err := known.all[by].certifyNode(cloudv1.IPsecIdentity(node.Name, node.UID), request, now)
+	return credential.Papers{Certificate: string(cert), Authority: string(known.bundle(now))}, err
 }
 
 // signer is the authority that signs certificates of hosts, and its ID.

@@ -281,6 +281,7 @@ func TestNetwork(t *testing.T) {
 			"--node=$(NODE_NAME)", "--network-mode=encap", "--network-encryption=wireguard", "--network-wireguard-port=51821", "--cni-conf-dir=/etc/cni/net.d"},
 		"nodeAgents: {enabled: true, network: {encryption: wireguard-or-clear}}":                                  {"--node=$(NODE_NAME)", "--network-encryption=wireguard-or-clear"},
 		"nodeAgents: {enabled: true, network: {mode: encap, encryption: wireguard}, cniPlugin: {state: removed}}": {"--node=$(NODE_NAME)"},
+		"nodeAgents: {enabled: true, network: {encryption: ipsec, wireguardPort: 1, ipsec: {image: swan}}}":       {"--node=$(NODE_NAME)", "--network-encryption=ipsec"},
 	} {
 		found := false
 		for _, o := range render(t, controller, values) {
@@ -320,6 +321,35 @@ func TestNetwork(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s: there are no agents", values)
+		}
+	}
+}
+
+// TestIPsec: charon is beside the agents where these encrypt by it, with its own image and no right
+// but to change the network, and it encrypts itself only where that is said.
+func TestIPsec(t *testing.T) {
+	for values, want := range map[string][]string{
+		"nodeAgents: {enabled: true, network: {mode: encap, encryption: wireguard, ipsec: {image: 'swan:1'}}}":                     nil,
+		"nodeAgents: {enabled: true, network: {encryption: ipsec, ipsec: {image: 'swan:1'}}}":                                      {"constraints kernel-netlink", `"image":"swan:1"`, `"add":["NET_ADMIN"]`, `["charon-systemd"]`},
+		"nodeAgents: {enabled: true, network: {encryption: ipsec-or-clear, ipsec: {image: 's', inCharon: true, command: [/c]}}}": {"constraints kernel-libipsec kernel-netlink", `"command":["/c"]`},
+	} {
+		text := ""
+		for _, o := range render(t, controller, values) {
+			if strings.HasSuffix(o.String(), "/nephele-node-ipsec") {
+				raw, err := json.Marshal(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text += string(raw)
+			}
+		}
+		if (text == "") != (want == nil) {
+			t.Errorf("%s: %q", values, text)
+		}
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: no %s in %s", values, part, text)
+			}
 		}
 	}
 }
@@ -558,6 +588,7 @@ func TestRefused(t *testing.T) {
 		"nodeAgents: {network: {port: 0}}":                                        "port",
 		"nodeAgents: {network: {encryption: rot13}}":                              "encryption",
 		"nodeAgents: {network: {wireguardPort: 0}}":                               "wireguardPort",
+		"nodeAgents: {enabled: true, network: {encryption: ipsec}}":               "nodeAgents.network.ipsec.image",
 		"nodeAgents: {network: {snatExcept: ['--node=other']}}":                   "snatExcept",
 		"nodeAgents: {podCIDRs: [10.0.0.0]}":                                      "podCIDRs",
 		"nodeAgents: {podCIDRs: ['--node=other']}":                                "podCIDRs",

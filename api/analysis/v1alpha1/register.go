@@ -18,7 +18,7 @@ func GroupVersion() schema.GroupVersion {
 func AddToScheme(s *runtime.Scheme) error {
 	gv := GroupVersion()
 	s.AddKnownTypes(gv, &FlowReview{}, &ReachReview{}, &EffectiveRules{}, &PlanReview{}, &TrafficReport{}, &FlowQuery{},
-		&LocalPod{}, &LocalPodList{})
+		&LocalPod{}, &LocalPodList{}, &NodeCertificate{})
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }
@@ -49,3 +49,6 @@ func (LocalPod) OpenAPIModelName() string { return modelName + "LocalPod" }
 
 // OpenAPIModelName is the name of LocalPodList in the description of the API.
 func (LocalPodList) OpenAPIModelName() string { return modelName + "LocalPodList" }
+
+// OpenAPIModelName is the name of NodeCertificate in the description of the API.
+func (NodeCertificate) OpenAPIModelName() string { return modelName + "NodeCertificate" }

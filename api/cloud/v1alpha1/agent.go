@@ -1,5 +1,11 @@
 package v1alpha1
 
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
 // LabelAllowIsolates (AntreaAgentInfo), with the value "true", is set by an agent for which an
 // Allow rule isolates: in a direction to which one applies, it drops what no rule allows. For an
 // Antrea Agent, which does not set it, no Allow rule isolates. It changes only what is shown to
@@ -38,6 +44,22 @@ const (
 // AnnotationWireGuardKey is set by the agent of a Node on its Node: the public key by which others
 // encrypt what they send to its Pods.
 const AnnotationWireGuardKey = "nephele.io/wireguard-key"
+
+// AnnotationIPsecIdentity is set by the agent of a Node on its Node: the identity in the
+// certificate by which others know it when they encrypt by IPsec.
+const AnnotationIPsecIdentity = "nephele.io/ipsec-identity"
+
+// ipsecDomain ends the identities of Nodes.
+const ipsecDomain = ".nodes.nephele.io"
+
+// IPsecIdentity is what a certificate of a Node says. A Node that comes with the name of a former
+// one is another one.
+func IPsecIdentity(node string, uid types.UID) string { return node + "." + string(uid) + ipsecDomain }
+
+// IsIPsecIdentity reports whether a text is one that IPsecIdentity makes.
+func IsIPsecIdentity(text string) bool {
+	return strings.HasSuffix(text, ipsecDomain) && len(text) > len(ipsecDomain)
+}
 
 // AnnotationKernel is set by an agent: the release of the kernel that it writes rules to.
 const AnnotationKernel = "nephele.io/kernel"

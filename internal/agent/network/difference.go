@@ -28,7 +28,7 @@ type Step struct {
 	Route     *RouteStep
 	Neighbour *NeighbourStep
 	Forward   *ForwardStep
-	WireGuard *WireGuard
+	Sealing   *Sealing
 	Peer      *PeerStep
 	Way       *Way
 	Rule      *RuleStep
@@ -94,7 +94,7 @@ func (p *Plan) Steps(is *State) []Step {
 		return steps
 	}
 	return slices.DeleteFunc(steps, func(s Step) bool {
-		return s.Verb == Remove || is.Device != nil && s.Device != nil || is.WireGuard != nil && s.WireGuard != nil
+		return s.Verb == Remove || is.Device != nil && s.Device != nil || is.Sealing() != nil && s.Sealing != nil
 	})
 }
 

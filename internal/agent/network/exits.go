@@ -139,9 +139,9 @@ func (m *making) wrap(n *Node, way Way) bool {
 }
 
 // tunnel are the ends of the wrapped packets of exits to a Node, where Pods are not reached by
-// VXLAN. To a Node behind WireGuard they are addresses that WireGuard carries, so what is wrapped
-// is encrypted; they are of the family of the device, where that wraps for others in the clear.
-// Zero ones tell that there is no way.
+// VXLAN. To a Node to which packets are encrypted they are addresses between which they are, so
+// what is wrapped is encrypted; they are of the family of the device, where that wraps for others
+// in the clear. Zero ones tell that there is no way.
 func (m *making) tunnel(n *Node) (local, outer netip.Addr) {
 	switch {
 	case m.wraps() && !m.seals(n): // somebody else routes what is sent to its Pods
@@ -149,8 +149,9 @@ func (m *making) tunnel(n *Node) (local, outer netip.Addr) {
 	case !m.seals(n):
 		return m.self.address(m.six), n.address(m.six)
 	}
-	peer := m.out.State.WireGuard.Peers[m.known[n.Name]]
-	for _, a := range m.out.State.WireGuard.Addresses { // of IPv4 first
+	by := m.out.State.Sealing()
+	peer := by.Peers[m.known[n.Name]]
+	for _, a := range by.Addresses { // of IPv4 first
 		if !local.IsValid() && (!m.wraps() || a.Is6() == m.six) {
 			local = a
 		}
@@ -323,7 +324,7 @@ func compareWays(a, b Way) int {
 		}
 		return 2
 	}
-	return cmp.Or(cmp.Compare(a.Exit, b.Exit), cmp.Compare(order(a), order(b)), a.To.Compare(b.To), a.Via.Compare(b.Via), cmp.Compare(a.MTU, b.MTU))
+	return cmp.Or(cmp.Compare(a.Exit, b.Exit), cmp.Compare(order(a), order(b)), a.To.Compare(b.To), a.Via.Compare(b.Via), cmp.Compare(a.MTU, b.MTU), cmp.Compare(a.IPsec, b.IPsec))
 }
 
 func compareRules(a, b RuleStep) int {

@@ -10,14 +10,14 @@ import (
 // MeetPort is the port of UDP by which agents find out whether packets come to other Nodes.
 const MeetPort = 10352
 
-// Peer is another Node that is reached by VXLAN or WireGuard.
+// Peer is another Node that is reached by VXLAN, WireGuard or IPsec.
 type Peer struct {
 	Name string
 	// At is where packets are sent to, Through the address of its device.
 	At, Through netip.Addr
-	// Port is that of UDP, and Sealed tells that it is of WireGuard.
+	// Port is that of UDP, and Sealed is who encrypts, for people; empty for none.
 	Port   uint16
-	Sealed bool
+	Sealed string
 }
 
 const (
@@ -66,8 +66,12 @@ type Met struct{ Small, Large bool }
 // Trouble is what is wrong with that; empty for nothing.
 func (p Peer) Trouble(m Met, local netip.Addr, mtu int) string {
 	by, more := "VXLAN", ""
-	if p.Sealed {
-		by, more = "WireGuard", "it may have another key than it tells, "
+	switch p.Sealed {
+	case "":
+	case byName(true):
+		by, more = p.Sealed, "charon may be away there or here or believe another authority, "
+	default:
+		by, more = p.Sealed, "it may have another key than it tells, "
 	}
 	switch {
 	case !m.Small:

@@ -91,8 +91,10 @@ func (c Config) Check() error {
 	case c.MTU != 0 && (c.MTU < leastMTU4 || c.MTU > mostMTU):
 		return fmt.Errorf("MTU %d: want %d to %d, or 0 for what the links of the Nodes carry", c.MTU, leastMTU4, mostMTU)
 	case c.Encryption != "" && !slices.Contains(Encryptions(), c.Encryption):
-		return fmt.Errorf("encryption %q: want none, wireguard or wireguard-or-clear", cut(string(c.Encryption)))
-	case c.Encryption.on() && cmp.Or(c.WireGuardPort, DefaultWireGuardPort) == c.VXLANPort():
+		return fmt.Errorf("encryption %q: want none, wireguard, wireguard-or-clear, ipsec or ipsec-or-clear", cut(string(c.Encryption)))
+	case c.Encryption.IPsec() && c.VXLANPort() == IPsecPort:
+		return fmt.Errorf("UDP port %d is that of VXLAN and of IPsec: want two", IPsecPort)
+	case c.Encryption.on() && !c.Encryption.IPsec() && cmp.Or(c.WireGuardPort, DefaultWireGuardPort) == c.VXLANPort():
 		return fmt.Errorf("UDP port %d is that of VXLAN and of WireGuard: want two", c.VXLANPort())
 	}
 	for _, p := range c.Except {
@@ -128,6 +130,9 @@ type Node struct {
 	PodCIDRs  []netip.Prefix
 	// PublicKey is what it tells as its key of WireGuard; empty for nothing.
 	PublicKey string
+	// Identity is what a certificate of the Node for IPsec says, and PublishedIdentity what it
+	// tells that it has; empty for nothing.
+	Identity, PublishedIdentity string
 }
 
 // address returns the address of a family; the zero one for none.

@@ -20,8 +20,8 @@ type State struct {
 	// the addresses of links there.
 	Neighbours map[netip.Addr]MAC
 	Forwards   map[MAC]netip.Addr
-	// WireGuard is the device of WireGuard; nil for none.
-	WireGuard *WireGuard
+	// WireGuard is the device of WireGuard, IPsec that of IPsec; nil for none.
+	WireGuard, IPsec *Sealing
 	// Ways are the routes of SealedTable and of exits, and Rules lead there.
 	Ways  map[Way]bool
 	Rules map[RuleStep]bool
@@ -79,6 +79,10 @@ type Underlay struct {
 	Addresses []netip.Prefix
 	// Toward are the links of the routes to some of the other Nodes, or of the Node's own address.
 	Toward []Hop
+	// IPsecLink is the name of the device of IPsec, whether or not it is there; empty while that is
+	// not known. IPsecMTU is the most that it carries; 0 for no bound of its own.
+	IPsecLink string
+	IPsecMTU  int
 	// IPv6 tells that the kernel has IPv6, and that it is not switched off.
 	IPv6 bool
 	// Foreign are routes of others to what is exactly a podCIDR, by the name of their links.
@@ -126,6 +130,8 @@ type Input struct {
 	Underlay Underlay
 	// OwnKey is the public key of the Node itself, where packets are encrypted.
 	OwnKey PublicKey
+	// OwnIdentity is what the Node's own certificate for IPsec says; empty while it has none.
+	OwnIdentity string
 	// Ends are the links to Pods that there are, with the addresses of the Pods.
 	Ends map[string][]netip.Addr
 	// Stays is a device of VXLAN that is not wanted any more, and stays for a while: other Nodes
@@ -149,12 +155,12 @@ type Plan struct {
 	// Links are those between Nodes, and Local the address by which others reach this one.
 	Links []Hop
 	Local netip.Addr
-	// Peers are those that are reached by VXLAN or WireGuard, by their names.
+	// Peers are those that are reached by VXLAN or encrypted, by their names.
 	Peers []Peer
 	// Tunnels and Direct count the Nodes that are reached by VXLAN, and without, and Encrypted
-	// those that are reached by WireGuard.
+	// those that are reached encrypted.
 	Tunnels, Direct, Encrypted int
-	// Sealed are the ranges of Pods of other Nodes to and from which nothing goes but by WireGuard,
+	// Sealed are the ranges of Pods of other Nodes to and from which nothing goes but encrypted,
 	// sorted.
 	Sealed   []netip.Prefix
 	Troubles []Trouble
@@ -165,7 +171,7 @@ type Plan struct {
 	// Partial tells that too little is known of the Node: what is wanted is not all of it, and
 	// nothing goes because it is not wanted.
 	Partial bool
-	// besides tells that another plugin makes the network: what is not about WireGuard stays as it
+	// besides tells that another plugin makes the network: what is not encrypted stays as it
 	// is, also what we have made before.
 	besides bool
 	// gateways are the addresses of links to Pods, sources those that the Node sends to Pods from.
@@ -336,7 +342,9 @@ func (m *making) mtu() {
 		}
 	}
 	if least > 0 {
-		least -= m.overhead()
+		if least -= m.overhead(); m.Encryption.IPsec() && m.Underlay.IPsecMTU > 0 {
+			least = min(least, m.Underlay.IPsecMTU)
+		}
 	}
 	m.out.MTU, m.out.Partial = least, m.out.Partial || least == 0
 	if m.MTU != 0 {
@@ -354,6 +362,10 @@ func (m *making) mtu() {
 // overhead is what is added to packets between Nodes, at most.
 func (m *making) overhead() int {
 	switch {
+	case m.Encryption.IPsec() && m.six:
+		return esp6
+	case m.Encryption.IPsec():
+		return esp4
 	case m.Encryption.on() && m.six:
 		return sealed6
 	case m.Encryption.on():
@@ -378,7 +390,7 @@ func (m *making) others() {
 	wraps := m.wraps()
 	if wraps {
 		m.out.State.Device = &VXLAN{VNI: VNI, Port: m.VXLANPort(), Local: own, MAC: MACOf(m.Name), MTU: m.out.MTU, Addresses: m.ownAddresses()}
-	} else if m.Stays != nil && m.Encryption != ByWireGuard {
+	} else if m.Stays != nil && !m.Encryption.strict() {
 		m.out.State.Device = m.Stays
 	}
 	near := m.near(own)
@@ -451,7 +463,7 @@ func (m *making) ownAddresses() (out []netip.Addr) {
 
 // wraps reports whether Pods of some Nodes are reached by VXLAN.
 func (m *making) wraps() bool {
-	return (m.Mode == Encap || m.Mode == Hybrid) && m.Encryption != ByWireGuard
+	return (m.Mode == Encap || m.Mode == Hybrid) && !m.Encryption.strict()
 }
 
 // near is the subnet of the Node; the zero one if its address is on none of its links.
@@ -509,6 +521,7 @@ const (
 	BadKey
 	SameKey
 	NoExit
+	NoCertificate
 )
 
 // Trouble is something that is wrong with what the plan was made from.
@@ -520,6 +533,8 @@ type Trouble struct {
 	// Link is the name of a link, or a key as it was read.
 	Link         string
 	Number, Most int
+	// By is who encrypts.
+	By string
 	// Six is the family, or of a NoKey that packets are sent in the clear.
 	Six bool
 }
@@ -550,12 +565,21 @@ func (t Trouble) String() string {
 	case ForeignRoute:
 		return fmt.Sprintf("somebody else routes %s of Node %s, over link %s: remove that route, or the other CNI plugin that makes it", t.Range, t.Node, t.Link)
 	case NoKey:
-		if t.Six {
-			return fmt.Sprintf("Node %s has told no key of WireGuard, so what Pods here and there send one another is not encrypted", t.Node)
+		what := "told no key of WireGuard"
+		if t.By == byName(true) {
+			what = "not told that it has IPsec"
 		}
-		return fmt.Sprintf("Node %s has told no key of WireGuard, so nothing is sent to its Pods: its agent is away, or does not encrypt", t.Node)
+		if t.Six {
+			return fmt.Sprintf("Node %s has %s, so what Pods here and there send one another is not encrypted", t.Node, what)
+		}
+		return fmt.Sprintf("Node %s has %s, so nothing is sent to its Pods: its agent is away, or does not encrypt", t.Node, what)
 	case BadKey:
+		if t.By == byName(true) {
+			return fmt.Sprintf("Node %s tells that its certificate for IPsec is of %q: want %q", t.Node, cut(t.Link), t.Other)
+		}
 		return fmt.Sprintf("what Node %s tells as its key of WireGuard, %q, is none: want 32 bytes in base64", t.Node, cut(t.Link))
+	case NoCertificate:
+		return fmt.Sprintf("Node %s has no certificate for IPsec yet, so it encrypts nothing", t.Node)
 	case NoExit:
 		return fmt.Sprintf("no way for the %s traffic of an Egress leads to Node %s, which has its address, so it is dropped: it needs an address of the family that Nodes reach one another by, a podCIDR that is routed and, where packets are encrypted, a key; with wireguard-or-clear none leads to a Node with a key", family, t.Node)
 	case SameKey:

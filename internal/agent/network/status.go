@@ -38,18 +38,22 @@ type Status struct {
 // Encrypted is how packets between Nodes are encrypted.
 type Encrypted struct {
 	Encryption Encryption `json:"encryption"`
-	// Key is the public key of the Node, and Port that of UDP.
+	// Key is the public key of the Node, by IPsec its identity, and Port that of UDP.
 	Key  string `json:"key"`
 	Port uint16 `json:"port"`
 	// Nodes counts those that are reached so.
 	Nodes int `json:"nodes"`
-	// InAgent tells that the agent encrypts, because the kernel has no WireGuard.
+	// InAgent tells that a process encrypts, because the kernel cannot: the agent by WireGuard,
+	// charon by IPsec.
 	InAgent bool `json:"inAgent,omitempty"`
 }
 
 // By is who encrypts, for people.
 func (e *Encrypted) By() string {
-	if e.InAgent {
+	switch {
+	case e.InAgent && e.Encryption.IPsec():
+		return "charon itself (kernel-libipsec)"
+	case e.InAgent:
 		return "the agent, because the kernel has no WireGuard"
 	}
 	return "the kernel"

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -18,9 +19,11 @@ type Network struct {
 	Keep []netip.Prefix `json:"keep,omitempty"`
 	// NoSNAT tells that everybody sees the address of a Pod.
 	NoSNAT bool `json:"noSNAT,omitempty"`
-	// Sealed are the ranges of Pods of other Nodes to and from which nothing goes but over
+	// Sealed are the ranges of Pods of other Nodes to and from which nothing goes but over the link
 	// SealedLink, sorted.
 	Sealed []netip.Prefix `json:"sealed,omitempty"`
+	// SealedLink is that by which what is between Nodes is encrypted; empty for that of WireGuard.
+	SealedLink string `json:"sealedLink,omitempty"`
 	// Exits are how Pods leave that an Egress applies to, here and elsewhere, sorted; Near are the
 	// addresses of the cluster besides Keep, sorted.
 	Exits []Exit         `json:"exits,omitempty"`
@@ -39,7 +42,7 @@ type Network struct {
 // Equal reports whether two are the same.
 func (n *Network) Equal(o *Network) bool {
 	return (n == nil) == (o == nil) && (n == nil || n.NoSNAT == o.NoSNAT && n.Elsewhere == o.Elsewhere && n.Returns == o.Returns && n.Port == o.Port &&
-		slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep) && slices.Equal(n.Sealed, o.Sealed) &&
+		slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep) && slices.Equal(n.Sealed, o.Sealed) && n.SealedLink == o.SealedLink &&
 		slices.Equal(n.Exits, o.Exits) && slices.Equal(n.Near, o.Near) && slices.Equal(n.Ends, o.Ends))
 }
 
@@ -62,7 +65,7 @@ func (w *work) network(node *Node, services *Balanced) {
 func (n *Network) seal(p *ruleset.Program) {
 	drop := func(source bool, f ruleset.Family) (rules []ruleset.Rule) {
 		for _, m := range n.peers(p, f, rangesOf(n.Sealed, f), source) {
-			rules = append(rules, ruleset.Rule{Matches: append(m, ruleset.Match{Kind: ruleset.MatchInClear, Source: source}), Action: ruleset.Drop,
+			rules = append(rules, ruleset.Rule{Matches: append(m, n.inClear(source)), Action: ruleset.Drop,
 				Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "not encrypted"}})
 		}
 		return rules
@@ -79,14 +82,25 @@ func (n *Network) seal(p *ruleset.Program) {
 	p.Chains[string(ruleset.InClear)] = &ruleset.Chain{Rules: slices.Concat(out, drop(false, ruleset.IPv4), drop(false, ruleset.IPv6))}
 }
 
-// wrapped are the rules about what is wrapped inside of SealedLink: what comes to the port by
-// another way is dropped, so that what was wrapped did come encrypted; and answers may leave so.
+// inClear is that a packet goes by another link than the one that encrypts, or comes by one.
+func (n *Network) inClear(source bool) ruleset.Match {
+	return ruleset.Match{Kind: ruleset.MatchInClear, Source: source, Of: &ruleset.PartKey{Set: n.sealedLink()}}
+}
+
+// sealedLink is the name of the link that encrypts.
+func (n *Network) sealedLink() ruleset.SetName {
+	return ruleset.SetName(cmp.Or(n.SealedLink, ruleset.SealedLink))
+}
+
+// wrapped are the rules about what is wrapped inside of the link that encrypts: what comes to the
+// port by another way is dropped, so that what was wrapped did come encrypted; and answers may
+// leave so.
 func (n *Network) wrapped() (in []ruleset.Rule, out ruleset.Rule) {
 	link := &ruleset.PartKey{Set: ruleset.WrappedLink}
 	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
 		in = append(in, ruleset.Rule{Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "wrapped, and not encrypted"}, Matches: []ruleset.Match{
 			{Kind: ruleset.MatchFamily, Lo: uint16(f)}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchPort, Lo: n.Port, Hi: n.Port},
-			{Kind: ruleset.MatchToNode}, {Kind: ruleset.MatchInClear, Source: true},
+			{Kind: ruleset.MatchToNode}, n.inClear(true),
 		}})
 	}
 	in = append(in, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchLink, Of: link}}, Action: ruleset.Accept})
@@ -127,7 +141,7 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 	masquerade := ruleset.Rule{Action: ruleset.Masquerade, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what is sent to others leaves with the address of the Node"}}
 	rules := n.exits(p)
 	n.guardEnds(p)
-	segments(p)
+	n.segments(p)
 	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
 		family := ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(f)}
 		pods := ruleset.NetworkChains + "pods4"
@@ -167,10 +181,10 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 // segments let connections over the links between Nodes know how much fits into a packet there. Who
 // is outside of the cluster sends to a Pod by another Node, or answers one that left so, and may
 // hear of no router that a packet was too large; and a Pod keeps the MTU with which it came.
-func segments(p *ruleset.Program) {
+func (n *Network) segments(p *ruleset.Program) {
 	var rules []ruleset.Rule
 	for _, kind := range []ruleset.MatchKind{ruleset.MatchLink, ruleset.MatchToLink} {
-		for _, link := range []ruleset.SetName{ruleset.WrappedLink, ruleset.SealedLink} {
+		for _, link := range []ruleset.SetName{ruleset.WrappedLink, n.sealedLink()} {
 			rules = append(rules, ruleset.Rule{Action: ruleset.ClampSegments, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what fits between Nodes"},
 				Matches: []ruleset.Match{{Kind: kind, Of: &ruleset.PartKey{Set: link}}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)}}})
 		}

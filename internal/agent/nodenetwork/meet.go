@@ -71,7 +71,7 @@ func (n *Network) meet(ctx context.Context) {
 		plan := n.plan
 		n.mu.Unlock()
 		own := netip.Addr{}
-		if plan != nil && (plan.State.Device != nil || plan.State.WireGuard != nil) && len(plan.Ranges) > 0 {
+		if plan != nil && (plan.State.Device != nil || plan.State.Sealing() != nil) && len(plan.Ranges) > 0 {
 			own = network.OwnAddress(plan.Ranges[0])
 		}
 		if own != at || !own.IsValid() {

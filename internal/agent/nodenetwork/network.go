@@ -30,7 +30,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent/cluster"
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/disk"
@@ -83,9 +82,10 @@ type Options struct {
 	Listen func(ctx context.Context, network, address string) (net.PacketConn, error)
 	// Keys are those of WireGuard; nil where nothing is encrypted.
 	Keys Keys
-	// Publish tells others the key of the Node, in its Node; empty for none. Nil: they are not
-	// told.
-	Publish func(ctx context.Context, key string) error
+	// IPsec is what encrypts by IPsec; nil where nothing does.
+	IPsec IPsec
+	// Publish tells others what the Node has to encrypt by, in its Node. Nil: they are not told.
+	Publish func(ctx context.Context, t Published) error
 	Clock   clock.WithTicker
 	Log     logr.Logger
 }
@@ -98,6 +98,9 @@ type bandwidth struct {
 	// problems are why bounds are not kept.
 	problems []string
 }
+
+// faults are why the kernel is not as it is to be, and why it is not known who else has addresses.
+type faults struct{ failed, held string }
 
 // leaving is how Pods leave the cluster.
 type leaving struct {
@@ -128,14 +131,12 @@ type Network struct {
 	// strangers are links to Pods of which nothing is known, found the last time.
 	strangers map[string]bool
 	// own are the addresses of the Node.
-	own   map[netip.Addr]bool
-	rules *nft.Network
-	// failed is why the kernel is not as it is to be, held why it is not known who else has
-	// addresses.
-	failed, held string
-	bandwidth    bandwidth
-	leaving      leaving
-	// sealing is why others were not told the key of the Node, and whether the agent encrypts.
+	own       map[netip.Addr]bool
+	rules     *nft.Network
+	faults    faults
+	bandwidth bandwidth
+	leaving   leaving
+	// sealing is why others were not told the key of the Node, and whether a process encrypts.
 	sealing struct {
 		untold  string
 		inAgent bool
@@ -192,7 +193,7 @@ func (n *Network) updated(old, now any) {
 	a, ok1 := old.(*corev1.Node)
 	b, ok2 := now.(*corev1.Node)
 	if ok1 && ok2 && slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
-		a.Annotations[cloudv1alpha1.AnnotationWireGuardKey] == b.Annotations[cloudv1alpha1.AnnotationWireGuardKey] {
+		publishedBy(a) == publishedBy(b) {
 		return
 	}
 	n.poke()
@@ -208,6 +209,9 @@ func (n *Network) Run(ctx context.Context) {
 	}
 	if n.Publish != nil {
 		running.Go(func() { n.keepKey(ctx) })
+	}
+	if n.IPsec != nil {
+		running.Go(func() { n.IPsec.Run(ctx, n.wantedIdentity, n.poke) })
 	}
 	turn := n.Clock.NewTicker(networkInterval)
 	defer turn.Stop()
@@ -286,12 +290,15 @@ func (n *Network) Sync() {
 	if n.Keys != nil {
 		in.OwnKey = n.Keys.Public()
 	}
+	if n.IPsec != nil {
+		in.OwnIdentity = n.IPsec.Identity()
+	}
 	plan := network.Make(in)
 	if !known {
 		plan.KeepExits(state)
 	}
 	n.tellTroubles(plan)
-	n.plan, n.sealing.inAgent = plan, state.WireGuard != nil && state.WireGuard.InAgent
+	n.plan, n.sealing.inAgent = plan, state.Sealing() != nil && state.Sealing().InAgent
 	n.pool.SetRanges(plan.Ranges)
 	steps := plan.Steps(state)
 	n.written += len(steps)
@@ -301,12 +308,15 @@ func (n *Network) Sync() {
 	if err = n.Links.Apply(steps); err != nil {
 		n.fail(err)
 	} else {
-		n.failed = ""
+		n.faults.failed = ""
 	}
 	if n.Makes() {
 		n.shape()
 	}
 	rules := &nft.Network{Sealed: plan.Sealed, Elsewhere: !n.Makes()}
+	if plan.State.IPsec != nil {
+		rules.SealedLink = plan.State.IPsec.Link
+	}
 	if n.Makes() {
 		rules.Returns, rules.Port, rules.Ends = plan.Returns, n.Config.VXLANPort(), network.EndsOf(nodes)
 		rules.Own, rules.Keep, rules.NoSNAT = slices.Clone(plan.Ranges), slices.Concat(plan.Pods, n.Config.Except), n.Config.NoSNAT
@@ -390,8 +400,8 @@ func isOf(state *network.State, name string, key network.Key) bool {
 }
 
 func (n *Network) fail(err error) {
-	if text := err.Error(); text != n.failed {
-		n.failed = text
+	if text := err.Error(); text != n.faults.failed {
+		n.faults.failed = text
 		n.Log.Error(err, "The network of the Node is not as it is to be, trying again")
 	}
 }
@@ -457,7 +467,7 @@ func (n *Network) Assign(about cni.Attachment) (*cni.Assigned, error) {
 	theirs, heldErr := n.reserved(said)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.held = errtext.Of(heldErr)
+	n.faults.held = errtext.Of(heldErr)
 	if heldErr != nil {
 		return nil, fmt.Errorf("it is not known which addresses Pods of another plugin have: %w", heldErr)
 	}
@@ -584,7 +594,7 @@ func (n *Network) Ready() error {
 func (n *Network) Status() network.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := network.Status{Mode: n.Config.Mode, SNATExcept: n.Config.Except, Written: n.written, Error: n.failed}
+	s := network.Status{Mode: n.Config.Mode, SNATExcept: n.Config.Except, Written: n.written, Error: n.faults.failed}
 	if n.Makes() {
 		s.Ranges = n.pool.Usage()
 	}
@@ -596,18 +606,24 @@ func (n *Network) Status() network.Status {
 	if d := n.plan.State.Device; d != nil {
 		s.Port = d.Port
 	}
-	if w := n.plan.State.WireGuard; w != nil {
+	if w := n.plan.State.Sealing(); w != nil {
 		s.Encrypted = &network.Encrypted{Encryption: n.Config.Encryption, Key: w.Key.String(), Port: w.Port, Nodes: n.plan.Encrypted, InAgent: n.sealing.inAgent}
 	}
 	if n.sealing.untold != "" {
-		s.Problems = append(s.Problems, "other Nodes are not told the key of WireGuard of this one: "+n.sealing.untold)
+		s.Problems = append(s.Problems, "other Nodes are not told by what this one encrypts: "+n.sealing.untold)
+	}
+	if n.IPsec != nil {
+		if s.Encrypted != nil {
+			s.Encrypted.Key = n.IPsec.Identity()
+		}
+		s.Problems = append(s.Problems, n.IPsec.Problems()...)
 	}
 	for _, t := range n.plan.Troubles {
 		s.Problems = append(s.Problems, t.String())
 	}
 	s.Problems = append(s.Problems, n.meeting.troubles(n.plan.Peers)...)
-	if n.held != "" {
-		s.Problems = append(s.Problems, n.held)
+	if n.faults.held != "" {
+		s.Problems = append(s.Problems, n.faults.held)
 	}
 	s.Problems = append(s.Problems, n.bandwidth.problems...)
 	if more := len(s.Problems) - mostProblems; more > 0 {

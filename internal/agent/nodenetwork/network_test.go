@@ -488,10 +488,10 @@ func TestKeys(t *testing.T) {
 	var told []string
 	var away error
 	k := &keys{now: network.PublicKey{1}}
-	o := Options{Config: w.Config, Keys: k, Publish: func(_ context.Context, key string) error {
+	o := Options{Config: w.Config, Keys: k, Publish: func(_ context.Context, t Published) error {
 		if away == nil {
-			told = append(told, key)
-			node.Annotations = map[string]string{cloudv1alpha1.AnnotationWireGuardKey: key}
+			told = append(told, t.Key)
+			node.Annotations = map[string]string{cloudv1alpha1.AnnotationWireGuardKey: t.Key}
 		}
 		return away
 	}}

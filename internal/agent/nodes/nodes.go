@@ -32,8 +32,13 @@ func Trim(o any) (any, error) {
 			out.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
 		}
 	}
-	if key := n.Annotations[cloudv1alpha1.AnnotationWireGuardKey]; key != "" {
-		out.Annotations = map[string]string{cloudv1alpha1.AnnotationWireGuardKey: key}
+	for _, name := range []string{cloudv1alpha1.AnnotationWireGuardKey, cloudv1alpha1.AnnotationIPsecIdentity} {
+		if value := n.Annotations[name]; value != "" {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[name] = value
+		}
 	}
 	return out, nil
 }
@@ -53,7 +58,10 @@ func Of(list []any) []network.Node {
 		if !ok {
 			continue
 		}
-		x := network.Node{Name: n.Name, Since: n.CreationTimestamp.Time, PublicKey: n.Annotations[cloudv1alpha1.AnnotationWireGuardKey]}
+		x := network.Node{
+			Name: n.Name, Since: n.CreationTimestamp.Time, PublicKey: n.Annotations[cloudv1alpha1.AnnotationWireGuardKey],
+			Identity: cloudv1alpha1.IPsecIdentity(n.Name, n.UID), PublishedIdentity: n.Annotations[cloudv1alpha1.AnnotationIPsecIdentity],
+		}
 		for _, text := range n.Spec.PodCIDRs {
 			if p, err := netip.ParsePrefix(text); err == nil {
 				x.PodCIDRs = append(x.PodCIDRs, p.Masked())

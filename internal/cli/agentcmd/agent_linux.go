@@ -71,7 +71,7 @@ type agentFlags struct {
 	cni             cniFlags
 	network         networkFlags
 	// seal opens what encrypts; nil in a program that cannot.
-	seal Sealing
+	seal *Sealing
 }
 
 // defaultDNSService is what the DNS of a cluster is called, whatever serves it.
@@ -267,7 +267,7 @@ func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
 }
 
 // agentCommand is the agent, with the commands of its host below it.
-func agentCommand(version string, seal Sealing) *cobra.Command {
+func agentCommand(version string, seal *Sealing) *cobra.Command {
 	f := agentFlags{version: version, seal: seal}
 	var socket string
 	cmd := &cobra.Command{

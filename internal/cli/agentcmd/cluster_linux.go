@@ -20,14 +20,16 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/agent/nodenetwork"
 )
 
 // cluster is the cluster of a Node as its agent follows it. The clientset of client-go would do,
 // but knows every kind that there is, and the agent would hold all of them in memory.
-type cluster struct{ core, discovery, coordination, antrea, antreaAlpha *rest.RESTClient }
+type cluster struct{ core, discovery, coordination, antrea, antreaAlpha, analysis *rest.RESTClient }
 
 // ofNode returns the cluster of the Node.
 func (f *agentFlags) ofNode() (*cluster, error) {
@@ -44,7 +46,7 @@ func (f *agentFlags) ofNode() (*cluster, error) {
 
 func newCluster(given *rest.Config) (*cluster, error) {
 	scheme := runtime.NewScheme()
-	kinds := runtime.SchemeBuilder{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme}
+	kinds := runtime.SchemeBuilder{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, analysis.AddToScheme}
 	if err := kinds.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
@@ -63,7 +65,8 @@ func newCluster(given *rest.Config) (*cluster, error) {
 	antrea, err3 := client("/apis", v1beta1.GroupVersion())
 	antreaAlpha, err4 := client("/apis", v1alpha1.GroupVersion())
 	coordination, err5 := client("/apis", coordinationv1.SchemeGroupVersion)
-	return &cluster{core, discovery, coordination, antrea, antreaAlpha}, errors.Join(err1, err2, err3, err4, err5)
+	computed, err6 := client("/apis", analysis.GroupVersion())
+	return &cluster{core, discovery, coordination, antrea, antreaAlpha, computed}, errors.Join(err1, err2, err3, err4, err5, err6)
 }
 
 // Follow implements agent.Cluster.
@@ -82,21 +85,36 @@ func (c *cluster) Follow(of schema.GroupVersionResource, namespace string, only 
 	return cache.NewFilteredListWatchFromClient(client, of.Resource, namespace, only)
 }
 
-// publishKey tells the public key of a Node in its object; an empty one takes it back.
-func (c *cluster) publishKey(ctx context.Context, node, key string) error {
-	var value any
-	if key != "" {
-		value = key
+// publish tells in the object of a Node by what it encrypts.
+func (c *cluster) publish(ctx context.Context, node string, t nodenetwork.Published) error {
+	value := func(text string) any {
+		if text == "" { // it is taken back
+			return nil
+		}
+		return text
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{cloudv1alpha1.AnnotationWireGuardKey: value}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		cloudv1alpha1.AnnotationWireGuardKey: value(t.Key), cloudv1alpha1.AnnotationIPsecIdentity: value(t.Identity),
+	}}})
 	if err != nil {
 		return err
 	}
 	err = c.core.Patch(types.MergePatchType).Resource("nodes").Name(node).Body(patch).MaxRetries(0).Do(ctx).Error()
-	if key == "" && apierrors.IsForbidden(err) { // where nothing is encrypted, agents need not have the right
+	if t == (nodenetwork.Published{}) && apierrors.IsForbidden(err) { // where nothing is encrypted, agents need not have the right
 		return nil
 	}
 	return err
+}
+
+// certify has the controller sign a request for a certificate of a Node.
+func (c *cluster) certify(ctx context.Context, node, request string) (certificate, authorities string, err error) {
+	asked := analysis.NodeCertificate{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: analysis.NodeCertificateSpec{Request: request}}
+	asked.SetGroupVersionKind(analysis.GroupVersion().WithKind("NodeCertificate"))
+	var given analysis.NodeCertificate
+	if err := c.analysis.Post().Resource("nodecertificates").Body(&asked).MaxRetries(0).Do(ctx).Into(&given); err != nil {
+		return "", "", err
+	}
+	return given.Status.Certificate, given.Status.Authorities, nil
 }
 
 // behindService returns where the API server of the Node's cluster really is. An agent in a Pod

@@ -20,6 +20,9 @@ import (
 // defaultHostLocal is where the plugin host-local keeps which addresses it has given.
 const defaultHostLocal = "/var/lib/cni/networks"
 
+// defaultCharon is where the charon of the chart answers.
+const defaultCharon = "/run/nephele/charon.vici"
+
 // networkFlags are the flags of the network of a Node.
 type networkFlags struct {
 	mode      string
@@ -32,6 +35,8 @@ type networkFlags struct {
 	// encryption is what becomes of packets between Nodes, and sealedPort the port of WireGuard.
 	encryption string
 	sealedPort uint16
+	// charon is the socket of what encrypts by IPsec.
+	charon string
 }
 
 // Who leads to Services.
@@ -49,7 +54,8 @@ func (f *networkFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.except, "network-snat-except", nil, "CIDR of others to which Pods keep their address; may be repeated")
 	flags.StringVar(&f.services, "network-services", servicesKubeProxy, `who leads to Services: "kube-proxy", or "nephele", the agent, with no kube-proxy on the Node`)
 	flags.StringVar(&f.encryption, "network-encryption", string(network.NoEncryption), `with --node, what becomes of packets between Pods of different Nodes: "none"; `+
-		`"wireguard", they are encrypted, and neither sent nor taken otherwise; "wireguard-or-clear", they are encrypted to Nodes that encrypt, too`)
+		`"wireguard", they are encrypted, and neither sent nor taken otherwise; "wireguard-or-clear", they are encrypted to Nodes that encrypt, too; "ipsec" and "ipsec-or-clear", the same by strongSwan's charon`)
+	flags.StringVar(&f.charon, "network-ipsec-socket", defaultCharon, "socket (vici) of the charon that encrypts by IPsec")
 	flags.Uint16Var(&f.sealedPort, "network-wireguard-port", network.DefaultWireGuardPort, "UDP port of WireGuard, the same on all Nodes")
 	flags.StringVar(&f.hostLocal, "network-host-local-dir", defaultHostLocal, "folder in which the CNI plugin host-local keeps the addresses that it has given, which Pods still have on a Node that is migrated; empty for none")
 }
@@ -83,6 +89,11 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*nodenetwork.Net
 	if config.Mode != network.PolicyOnly && f.cni.confDir == "" {
 		return nil, errors.New("--network-mode " + f.network.mode + " needs --cni-conf-dir: the plugin nephele-cni makes the network of Pods")
 	}
+	if f.seal != nil && !config.Encryption.IPsec() {
+		if err := f.seal.LeaveIPsec(f.network.charon); err != nil {
+			log.Info("It is not known whether charon still encrypts to other Nodes", "reason", err.Error())
+		}
+	}
 	if config.Mode == network.PolicyOnly && !config.Encrypts() && !leftSealed(log) {
 		return nil, nil
 	}
@@ -91,12 +102,24 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*nodenetwork.Net
 		return nil, err
 	}
 	var keys nodenetwork.Keys
+	var charon nodenetwork.IPsec
+	var sealer links.Sealer
 	switch {
 	case config.Encrypts() && f.seal == nil:
 		return nil, errors.New("--network-encryption " + f.network.encryption + ": this program cannot encrypt; the program nephele-agent can")
+	case config.Encryption.IPsec():
+		charon, sealer, err = f.seal.IPsec(IPsecOptions{
+			StateDir: f.stateDir, Socket: f.network.charon, Kernel: kernel, Log: log.WithName("ipsec"),
+			Certify: func(ctx context.Context, request string) (string, string, error) {
+				return c.certify(ctx, f.kubeNode, request)
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		kernel.SealIPsec(sealer)
 	case config.Encrypts():
-		var sealer links.Sealer
-		if keys, sealer, err = f.seal(f.stateDir, kernel, log.WithName("wireguard")); err != nil {
+		if keys, sealer, err = f.seal.WireGuard(f.stateDir, kernel, log.WithName("wireguard")); err != nil {
 			return nil, err
 		}
 		kernel.Seal(sealer)
@@ -107,7 +130,7 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*nodenetwork.Net
 	}
 	return nodenetwork.New(nodenetwork.Options{
 		Node: f.kubeNode, Cluster: c, Config: config, Links: kernel, Reserved: reserved, Listen: links.ListenWhole, Clock: clock.RealClock{},
-		Keys: keys, Publish: func(ctx context.Context, key string) error { return c.publishKey(ctx, f.kubeNode, key) }, Log: log.WithName("network"),
+		Keys: keys, IPsec: charon, Publish: func(ctx context.Context, t nodenetwork.Published) error { return c.publish(ctx, f.kubeNode, t) }, Log: log.WithName("network"),
 	}), nil
 }
 
@@ -118,7 +141,7 @@ func leftSealed(log logr.Logger) bool {
 		defer kernel.Close()
 		var left *network.State
 		if left, _, err = kernel.Observe(network.Look{}); err == nil {
-			return left.WireGuard != nil || len(left.Ways)+len(left.Rules) > 0
+			return left.Sealing() != nil || len(left.Ways)+len(left.Rules) > 0
 		}
 	}
 	log.Info("It is not known whether something is left of encryption between Nodes", "reason", err.Error())

@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -15,15 +16,31 @@ import (
 // ProgramName is that of the program for hosts.
 const ProgramName = "nephele-agent"
 
-// Sealing opens what encrypts packets between Nodes: the keys of the Node, in a directory, and the
-// device of WireGuard in a kernel.
-type Sealing func(stateDir string, kernel *links.Kernel, log logr.Logger) (nodenetwork.Keys, links.Sealer, error)
+// Sealing opens what encrypts packets between Nodes.
+type Sealing struct {
+	// WireGuard opens the keys of the Node, in a directory, and its device in a kernel.
+	WireGuard func(stateDir string, kernel *links.Kernel, log logr.Logger) (nodenetwork.Keys, links.Sealer, error)
+	// IPsec opens what talks to charon.
+	IPsec func(o IPsecOptions) (nodenetwork.IPsec, links.Sealer, error)
+	// LeaveIPsec makes the charon at a socket forget what an agent has told it.
+	LeaveIPsec func(socket string) error
+}
+
+// IPsecOptions are what IPsec needs.
+type IPsecOptions struct {
+	// StateDir has the certificate of the Node, and charon answers at Socket.
+	StateDir, Socket string
+	Kernel           *links.Kernel
+	// Certify has the controller sign a request for a certificate.
+	Certify func(ctx context.Context, request string) (certificate, authorities string, err error)
+	Log     logr.Logger
+}
 
 // Commands are the commands of hosts as commands of nephele of a version, which cannot encrypt.
 func Commands(version string) []*cobra.Command { return []*cobra.Command{agentCommand(version, nil)} }
 
 // Program is the agent as a program of its own: "nephele-agent status" is "nephele agent status".
-func Program(v terminal.Build, seal Sealing) *cobra.Command {
+func Program(v terminal.Build, seal *Sealing) *cobra.Command {
 	root := agentCommand(v.Version, seal)
 	root.Use = ProgramName
 	root.SilenceUsage, root.SilenceErrors = true, true

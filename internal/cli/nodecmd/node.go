@@ -251,7 +251,7 @@ func findings(ctx context.Context, c client.Client, name string, now time.Time) 
 	s := n.Network
 	if s != nil && s.Encrypted != nil {
 		e := s.Encrypted
-		out = append(out, finding{false, fmt.Sprintf("%d Nodes are reached by WireGuard (%s), UDP port %d; encrypted by %s", e.Nodes, terminal.Printable(string(e.Encryption)), e.Port, e.By())})
+		out = append(out, finding{false, fmt.Sprintf("%d Nodes are reached by %s (%s), UDP port %d; encrypted by %s", e.Nodes, e.Encryption.By(), terminal.Printable(string(e.Encryption)), e.Port, e.By())})
 	}
 	if s == nil || s.Mode == network.PolicyOnly {
 		return append(out, finding{false, "another CNI plugin makes the network of the Node (networkPolicyOnly)"}), nil

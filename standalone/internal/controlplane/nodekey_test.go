@@ -66,6 +66,10 @@ func TestKeysOfNodes(t *testing.T) {
 		return admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "third", Annotations: map[string]string{cloudv1.AnnotationWireGuardKey: "k"}}})
 	}, own)
 	mustDo(t, "the key of the own Node", patch(agent, "own", key(`"k"`)))
+	identity := fmt.Sprintf(`{"metadata":{"annotations":{%q:"i"}}}`, cloudv1.AnnotationIPsecIdentity)
+	mustRefuse(t, "the identity of another Node", policy, patch(agent, "other", identity), own)
+	mustRefuse(t, "an identity by an administrator", policy, patch(admin, "own", identity), own)
+	mustDo(t, "the identity of the own Node", patch(agent, "own", identity))
 	for what, text := range map[string]string{
 		"a label": `{"metadata":{"labels":{"l":"w"}}}`, "no label": `{"metadata":{"labels":{"l":null}}}`, "an annotation": `{"metadata":{"annotations":{"a":"w"}}}`,
 		"one more annotation": `{"metadata":{"annotations":{"b":""}}}`, "no annotation": `{"metadata":{"annotations":{"a":null}}}`,

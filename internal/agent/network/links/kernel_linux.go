@@ -38,8 +38,8 @@ type Kernel struct {
 	// follows none.
 	raw     *nl.SocketHandle
 	tracked *netlink.Handle
-	// sealer makes the device of WireGuard; nil if there is none.
-	sealer Sealer
+	// sealer makes the device of WireGuard, ipsec that of IPsec; nil if there is none.
+	sealer, ipsec Sealer
 }
 
 // Open opens the links and routes of the network namespace of the calling thread.
@@ -84,6 +84,7 @@ func (k *Kernel) Observe(look network.Look) (*network.State, network.Underlay, e
 
 func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, error) {
 	state, under := network.NewState(), network.Underlay{Foreign: map[netip.Prefix]string{}}
+	under.IPsecLink, under.IPsecMTU = k.ipsecLink()
 	list, err := k.handle.LinkList()
 	if err != nil {
 		return nil, under, fmt.Errorf("read links: %w", err)
@@ -110,7 +111,11 @@ func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, e
 			}
 			state.Device, device = deviceOf(v, addresses[a.Index]), a.Index
 		case a.Name == network.WireGuardDevice:
-			if state.WireGuard, err = k.readSealed(a, addresses[a.Index]); err != nil {
+			if state.WireGuard, err = k.readSealed(false, a, addresses[a.Index]); err != nil {
+				return nil, under, err
+			}
+		case a.Name == under.IPsecLink:
+			if state.IPsec, err = k.readSealed(true, a, addresses[a.Index]); err != nil {
 				return nil, under, err
 			}
 		case strings.HasPrefix(a.Name, network.EndPrefix) && l.Type() == "veth":
@@ -133,10 +138,10 @@ func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, e
 			return nil, under, err
 		}
 	}
-	if err := k.readWays(state, device); err != nil {
+	if err := k.readWays(state, names, device); err != nil {
 		return nil, under, err
 	}
-	under.Toward, err = k.toward(look, names, mtu, addresses)
+	under.Toward, err = k.toward(look, under.IPsecLink, names, mtu, addresses)
 	return state, under, err
 }
 
@@ -246,11 +251,11 @@ func (k *Kernel) readDevice(index int, state *network.State) error {
 }
 
 // toward finds the links by which other Nodes are reached.
-func (k *Kernel) toward(look network.Look, names map[int]string, mtu map[string]int, addresses map[int][]netip.Prefix) ([]network.Hop, error) {
+func (k *Kernel) toward(look network.Look, ipsec string, names map[int]string, mtu map[string]int, addresses map[int][]netip.Prefix) ([]network.Hop, error) {
 	var out []network.Hop
 	add := func(index int) {
 		h := network.Hop{Link: names[index], MTU: mtu[names[index]]}
-		if h.Link != "" && h.Link != "lo" && h.Link != network.Device && h.Link != network.WireGuardDevice && !slices.Contains(out, h) {
+		if h.Link != "" && h.Link != "lo" && h.Link != network.Device && h.Link != network.WireGuardDevice && h.Link != ipsec && !slices.Contains(out, h) {
 			out = append(out, h)
 		}
 	}

@@ -13,19 +13,40 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/network"
 )
 
-// Sealer makes the device of WireGuard, and says who is behind it; a wireguard.Device does.
+// Sealer makes the device of WireGuard or of IPsec, and says who is behind it; a wireguard.Device
+// and an ipsec.Device do.
 type Sealer interface {
+	// Link is the name of the device, whether or not it is there, empty while that is not known,
+	// and the most that it carries; 0 for no bound of its own.
+	Link() (name string, mtu int)
 	// Read returns it with the keys; nil if it is not there.
-	Read() (*network.WireGuard, error)
-	Ensure(mtu int, port uint16) error
+	Read() (*network.Sealing, error)
+	Ensure(want *network.Sealing) error
 	SetPeer(k network.PublicKey, p network.SealedPeer) error
 	RemovePeer(k network.PublicKey) error
 	Remove() error
 }
 
-// Seal makes the kernel have a device of WireGuard where one is wanted. It is called before
-// anything else.
-func (k *Kernel) Seal(s Sealer) { k.sealer = s }
+// Seal makes the kernel have a device of WireGuard where one is wanted, SealIPsec one of IPsec.
+// They are called before anything else.
+func (k *Kernel) Seal(s Sealer)      { k.sealer = s }
+func (k *Kernel) SealIPsec(s Sealer) { k.ipsec = s }
+
+// sealerOf is that of a device; nil for none.
+func (k *Kernel) sealerOf(ipsec bool) Sealer {
+	if ipsec {
+		return k.ipsec
+	}
+	return k.sealer
+}
+
+// ipsecLink is the name of the device of IPsec, and the most that it carries.
+func (k *Kernel) ipsecLink() (name string, mtu int) {
+	if k.ipsec == nil {
+		return network.IPsecDevice, 0
+	}
+	return k.ipsec.Link()
+}
 
 // Handle is by which links are read and written.
 func (k *Kernel) Handle() *netlink.Handle { return k.handle }
@@ -36,11 +57,11 @@ var errNoSealer = errors.New("this program cannot encrypt")
 // closedMetric is that of ways that count where there is no other one.
 const closedMetric = 4096
 
-// readSealed reads the device of WireGuard. One that is down has no MTU.
-func (k *Kernel) readSealed(a *netlink.LinkAttrs, addresses []netip.Prefix) (*network.WireGuard, error) {
-	out := &network.WireGuard{}
-	if k.sealer != nil {
-		of, err := k.sealer.Read()
+// readSealed reads a device that encrypts. One that is down has no MTU.
+func (k *Kernel) readSealed(ipsec bool, a *netlink.LinkAttrs, addresses []netip.Prefix) (*network.Sealing, error) {
+	out := &network.Sealing{}
+	if by := k.sealerOf(ipsec); by != nil {
+		of, err := by.Read()
 		if err != nil {
 			return nil, err
 		}
@@ -48,6 +69,7 @@ func (k *Kernel) readSealed(a *netlink.LinkAttrs, addresses []netip.Prefix) (*ne
 			out = of
 		}
 	}
+	out.IPsec, out.Link = ipsec, a.Name
 	if a.Flags&net.FlagUp != 0 {
 		out.MTU = a.MTU
 	}
@@ -61,10 +83,10 @@ func (k *Kernel) readSealed(a *netlink.LinkAttrs, addresses []netip.Prefix) (*ne
 }
 
 // readWays reads the routes and rules that count before others.
-func (k *Kernel) readWays(state *network.State, device int) error {
+func (k *Kernel) readWays(state *network.State, names map[int]string, device int) error {
 	list, err := k.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: network.Protocol}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
-		return fmt.Errorf("read the routes of WireGuard and of exits: %w", err)
+		return fmt.Errorf("read the routes of encryption and of exits: %w", err)
 	}
 	for _, r := range list {
 		to, ok := prefixOf(r.Dst)
@@ -73,6 +95,9 @@ func (k *Kernel) readWays(state *network.State, device int) error {
 			continue
 		}
 		way := network.Way{To: to, Exit: exit, Closed: r.Type == unix.RTN_UNREACHABLE, Past: r.Type == unix.RTN_THROW}
+		if over := names[r.LinkIndex]; over != "" && !ofExit && !way.Closed && over != network.WireGuardDevice {
+			way.IPsec = over
+		}
 		if r.Gw != nil {
 			way.Via, way.Wrapped, way.MTU = address(r.Gw), r.LinkIndex == device, r.MTU
 		}
@@ -117,17 +142,35 @@ func priorityOf(exit uint8) int {
 
 var families = map[bool]int{false: netlink.FAMILY_V4, true: netlink.FAMILY_V6}
 
-// sealed does a step about WireGuard; others are none.
+// sealed does a step about encryption; others are none.
 func (w *writing) sealed(s network.Step) error {
 	switch {
 	case s.Way != nil:
 		return w.way(s.Verb, s.Way)
 	case s.Rule != nil:
 		return w.rule(s.Verb, s.Rule)
-	case s.WireGuard == nil && s.Peer == nil:
+	case s.Sealing == nil && s.Peer == nil:
 		return nil
-	case w.sealer == nil && s.Verb == network.Remove && s.WireGuard != nil: // of an agent that could encrypt
-		l, err := w.handle.LinkByName(network.WireGuardDevice)
+	case s.Sealing != nil:
+		return w.sealing(s.Verb, s.Sealing)
+	}
+	by := w.sealerOf(s.Peer.IPsec)
+	switch {
+	case by == nil:
+		return errNoSealer
+	case s.Verb == network.Remove:
+		return by.RemovePeer(s.Peer.Key)
+	}
+	return by.SetPeer(s.Peer.Key, s.Peer.SealedPeer)
+}
+
+// sealing makes or removes a device that encrypts.
+func (w *writing) sealing(v network.Verb, d *network.Sealing) error {
+	delete(w.index, d.Link)
+	by := w.sealerOf(d.IPsec)
+	switch {
+	case by == nil && v == network.Remove: // of an agent that could encrypt
+		l, err := w.handle.LinkByName(d.Link)
 		if err == nil {
 			err = w.handle.LinkDel(l)
 		}
@@ -135,25 +178,16 @@ func (w *writing) sealed(s network.Step) error {
 			err = nil
 		}
 		return err
-	case w.sealer == nil:
+	case by == nil:
 		return errNoSealer
-	case s.WireGuard != nil && s.Verb == network.Remove:
-		delete(w.index, network.WireGuardDevice)
-		return w.sealer.Remove()
-	case s.WireGuard != nil:
-		return w.wireguard(s.WireGuard)
-	case s.Verb == network.Remove:
-		return w.sealer.RemovePeer(s.Peer.Key)
+	case v == network.Remove:
+		return by.Remove()
 	}
-	return w.sealer.SetPeer(s.Peer.Key, s.Peer.SealedPeer)
-}
-
-func (w *writing) wireguard(d *network.WireGuard) error {
-	delete(w.index, network.WireGuardDevice)
-	if err := w.sealer.Ensure(d.MTU, d.Port); err != nil {
+	if err := by.Ensure(d); err != nil {
 		return err
 	}
-	l, err := w.handle.LinkByName(network.WireGuardDevice)
+	name, _ := by.Link()
+	l, err := w.handle.LinkByName(name)
 	if err != nil {
 		return err
 	}
@@ -172,7 +206,7 @@ func (w *writing) wireguard(d *network.WireGuard) error {
 	return w.giveAll(l, d.Addresses)
 }
 
-// way adds or removes a route of the table of WireGuard.
+// way adds or removes a route of the table of what is encrypted, or of an exit.
 func (w *writing) way(v network.Verb, s *network.Way) error {
 	r := &netlink.Route{Dst: &net.IPNet{IP: s.To.Addr().AsSlice(), Mask: net.CIDRMask(s.To.Bits(), s.To.Addr().BitLen())}, Protocol: network.Protocol, Table: network.SealedTable}
 	if s.Exit != 0 {
@@ -200,9 +234,13 @@ func (w *writing) way(v network.Verb, s *network.Way) error {
 			r.LinkIndex, r.Flags, r.MTU = index, int(netlink.FLAG_ONLINK), s.MTU
 		}
 	default:
-		index, err := w.link(network.WireGuardDevice)
-		if gone(err) && v == network.Remove {
-			return nil // it went with the device
+		over := s.IPsec
+		if over == "" {
+			over = network.WireGuardDevice
+		}
+		index, err := w.link(over)
+		if gone(err) && (v == network.Remove || s.IPsec != "") {
+			return nil // it went with the device, and charon, which makes it, is away
 		}
 		if err != nil {
 			return err
@@ -220,7 +258,7 @@ func (w *writing) way(v network.Verb, s *network.Way) error {
 	return w.handle.RouteReplace(r)
 }
 
-// rule makes routing begin with the table of WireGuard, or not.
+// rule makes routing begin with the table of what is encrypted, or not.
 func (w *writing) rule(v network.Verb, s *network.RuleStep) error {
 	r := netlink.NewRule()
 	r.Family, r.Table, r.Priority, r.Protocol = families[s.Six], network.SealedTable, network.SealedPriority, network.Protocol

@@ -154,12 +154,12 @@ func (a *inAgent) setPeer(k network.PublicKey, p network.SealedPeer) error {
 func (a *inAgent) removePeer(k network.PublicKey) error { return a.peer(k, "remove=true") }
 
 // read reads the form in which WireGuard tells of a device.
-func (a *inAgent) read() (*network.WireGuard, error) {
+func (a *inAgent) read() (*network.Sealing, error) {
 	text, err := a.IpcGet()
 	if err != nil {
 		return nil, fmt.Errorf("read the device of WireGuard in the agent: %w", err)
 	}
-	out := &network.WireGuard{Peers: map[network.PublicKey]network.SealedPeer{}}
+	out := &network.Sealing{Peers: map[network.PublicKey]network.SealedPeer{}}
 	var of network.PublicKey
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")

@@ -39,7 +39,7 @@ type Device struct {
 
 // encrypter is who encrypts.
 type encrypter interface {
-	read() (*network.WireGuard, error)
+	read() (*network.Sealing, error)
 	set(private [32]byte, port uint16) error
 	setPeer(k network.PublicKey, p network.SealedPeer) error
 	removePeer(k network.PublicKey) error
@@ -68,14 +68,17 @@ func (d *Device) kindOf() (string, netlink.Link, error) {
 
 const kindKernel, kindAgent = "wireguard", "tuntap"
 
+// Link implements links.Sealer.
+func (*Device) Link() (name string, mtu int) { return network.WireGuardDevice, 0 }
+
 // Ensure makes the device if it is not there, and gives it key and port.
-func (d *Device) Ensure(mtu int, port uint16) error {
+func (d *Device) Ensure(want *network.Sealing) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.open(mtu); err != nil {
+	if err := d.open(want.MTU); err != nil {
 		return err
 	}
-	return d.by.set(d.Keys.private(), port)
+	return d.by.set(d.Keys.private(), want.Port)
 }
 
 // open finds out who encrypts, and makes the device.
@@ -135,7 +138,7 @@ func (d *Device) drop() {
 
 // Read returns the device with its peers; nil if it is not there. One that nobody serves has no
 // key.
-func (d *Device) Read() (*network.WireGuard, error) {
+func (d *Device) Read() (*network.Sealing, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	kind, _, err := d.kindOf()
@@ -150,7 +153,7 @@ func (d *Device) Read() (*network.WireGuard, error) {
 	}
 	_, own := d.by.(*inAgent)
 	if d.by == nil || own != (kind == kindAgent) {
-		return &network.WireGuard{InAgent: kind == kindAgent}, nil
+		return &network.Sealing{InAgent: kind == kindAgent}, nil
 	}
 	out, err := d.by.read()
 	if err != nil {

@@ -32,15 +32,15 @@ func openKernel(do func(func() error) error) (out encrypter, err error) {
 
 func (k *inKernel) close() error { return k.client.Close() }
 
-func (k *inKernel) read() (*network.WireGuard, error) {
+func (k *inKernel) read() (*network.Sealing, error) {
 	d, err := k.client.Device(network.WireGuardDevice)
 	if errors.Is(err, os.ErrNotExist) { // it has gone meanwhile
-		return &network.WireGuard{}, nil
+		return &network.Sealing{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the device of WireGuard: %w", err)
 	}
-	out := &network.WireGuard{Port: uint16(d.ListenPort), Key: publicOf(d.PrivateKey[:]), Peers: map[network.PublicKey]network.SealedPeer{}}
+	out := &network.Sealing{Port: uint16(d.ListenPort), Key: publicOf(d.PrivateKey[:]), Peers: map[network.PublicKey]network.SealedPeer{}}
 	for i := range d.Peers {
 		of := &d.Peers[i]
 		var p network.SealedPeer

@@ -270,7 +270,7 @@ func matching(m *ruleset.Match, family ruleset.Family) []expr.Any {
 		if m.Source {
 			k = expr.MetaKeyIIFNAME
 		}
-		return []expr.Any{meta(k), &expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: filled(ruleset.SealedLink)}}
+		return []expr.Any{meta(k), &expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: filled(string(m.Of.Set))}}
 	case ruleset.MatchAskedPort:
 		lo, hi := binary.BigEndian.AppendUint16(nil, m.Lo), binary.BigEndian.AppendUint16(nil, m.Hi)
 		load := &expr.Ct{Key: expr.CtKeyPROTODST, Register: register}

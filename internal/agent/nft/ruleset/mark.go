@@ -17,7 +17,7 @@ const neverRouted = 255
 // LinkPrefix begins the names of links that lead to Pods, where the agent makes the network.
 const LinkPrefix = "nph"
 
-// SealedLink is the name of the link by which what is between Nodes is encrypted.
+// SealedLink is the name of the link by which WireGuard encrypts what is between Nodes.
 const SealedLink = "nephele-wg"
 
 // WrappedLink is the name of the link by which what is between Nodes is wrapped.

@@ -164,7 +164,8 @@ const (
 	// one.
 	MatchFromBridge
 	MatchToBridge
-	// MatchInClear: the packet goes by another link than SealedLink, or with Source comes by one.
+	// MatchInClear: the packet goes by another link than the Set of Of, which encrypts, or with
+	// Source comes by one.
 	MatchInClear
 	// MatchAsked: the packet goes from the end that has made the connection to the other one.
 	MatchAsked
@@ -545,7 +546,7 @@ func (m Match) String() string {
 	case MatchNoWayBack:
 		return "no way back"
 	case MatchInClear:
-		return "in the clear"
+		return "by another link than " + string(m.Of.Set)
 	case MatchToNode:
 		return "to the host"
 	case MatchAsked:
