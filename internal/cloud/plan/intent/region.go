@@ -98,7 +98,7 @@ func Folded(name string) string {
 // Note adds a remark about an object.
 func (s *Region) Note(object string, why *reason.Reason) {
 	for _, n := range s.Noted[object] {
-		if n.Why.Compare(why) == 0 {
+		if n.Why.Same(why) {
 			return
 		}
 	}

@@ -1,7 +1,6 @@
 package reason
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -89,18 +88,19 @@ func (r *Reason) Is(code Code) bool {
 	return false
 }
 
-// Compare orders reasons.
-func (r *Reason) Compare(o *Reason) int {
-	switch {
-	case r == o:
-		return 0
-	case r == nil:
-		return -1
-	case o == nil:
-		return 1
+// Same reports whether two reasons say the same.
+func (r *Reason) Same(o *Reason) bool {
+	if r == nil || o == nil {
+		return r == o
 	}
-	return cmp.Or(cmp.Compare(r.Code, o.Code), slices.Compare(r.Objects, o.Objects), slices.Compare(r.Numbers, o.Numbers),
-		cmp.Compare(r.Quoted, o.Quoted), r.Because.Compare(o.Because))
+	return r.Code == o.Code && slices.Equal(r.Objects, o.Objects) && slices.Equal(r.Numbers, o.Numbers) && r.Quoted == o.Quoted &&
+		r.Lack.same(o.Lack) && r.Flow.same(o.Flow) && r.Because.Same(o.Because)
+}
+
+func (l *Lack) same(o *Lack) bool { return l == o || l != nil && o != nil && *l == *o }
+
+func (f *Flow) same(o *Flow) bool {
+	return f == o || f != nil && o != nil && f.Direction == o.Direction && f.Service == o.Service && f.Addrs.Equal(o.Addrs)
 }
 
 // The quotas of AWS that a Lack can be about, by the names that spec.awsConfig.quotas of an account
@@ -151,7 +151,7 @@ type Code string
 // The codes. What a comment names are the objects, and numbers after "counts".
 const (
 	// Why a policy cannot be expressed.
-	InRule           Code = "InRule"           // name or index of the rule, its direction; Because is what is wrong with it
+	InRule           Code = "InRule"           // name of the rule or "", its direction; counts its index, below 0 for none; Because is what is wrong with it
 	PeerDomainName   Code = "PeerDomainName"   // the name
 	PeerService      Code = "PeerService"      // namespace, name
 	PeerLabelSet     Code = "PeerLabelSet"     //
