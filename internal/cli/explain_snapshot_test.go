@@ -59,7 +59,7 @@ metadata: {name: i-0837c877110427f2b, namespace: vms, annotations: {nephele.io/b
 		"refused": {manifests, "--from 203.0.113.7 --to vms/i-075dc46a9bc347264 --port 22", ExitDone, []string{
 			"203.0.113.7 -> VM vms/CVP Server Test, TCP port 22: Allow\n  if everything were enforced: Drop\n",
 			"  ingress Allow: AntreaNetworkPolicy vms/sees is refused on this VM, not enforced; today allowed by sg-331ad04e (Arista Demo): ingress tcp 22 from 0.0.0.0/0\n",
-			`AntreaNetworkPolicy vms/sees: rule "http" (In): security groups do not see layer 7 protocols`,
+			`AntreaNetworkPolicy vms/sees: the ingress rule "http": security groups do not see layer 7 protocols`,
 			"if enforced: Drop: no rule allows it, and the direction is isolated by AntreaNetworkPolicy vms/sees",
 			"the destination has no public address"}},
 		"pending": {manifests, "--from 192.168.1.25 --to 192.168.1.138 --port 23", ExitDone, []string{

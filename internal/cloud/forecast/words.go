@@ -261,21 +261,7 @@ func words(ranges []Range) string {
 }
 
 func (r Range) String() string {
-	name := cloud.ProtocolName(r.Protocol)
-	switch {
-	case r.From == 0 && r.To == lastPort:
-		return name
-	case r.Protocol == cloud.TCP || r.Protocol == cloud.UDP:
-		return cloud.Match{Protocol: r.Protocol, From: r.From, To: r.To}.String()
-	case r.From == r.To:
-		return fmt.Sprintf("%s type %d code %d", name, r.From>>8, r.From&0xff)
-	case r.From&0xff == 0 && r.To&0xff == 0xff && r.From>>8 == r.To>>8:
-		return fmt.Sprintf("%s type %d", name, r.From>>8)
-	case r.From&0xff == 0 && r.To&0xff == 0xff:
-		return fmt.Sprintf("%s types %d-%d", name, r.From>>8, r.To>>8)
-	default:
-		return fmt.Sprintf("%s type %d code %d to type %d code %d", name, r.From>>8, r.From&0xff, r.To>>8, r.To&0xff)
-	}
+	return flow.Service{Protocol: r.Protocol, From: uint16(r.From), To: uint16(r.To)}.String()
 }
 
 // PacketsOf says which packets services hold, given all that are distinguished between the two

@@ -37,8 +37,8 @@
 // Package intent reads what applies to which VM. Sets of addresses are those of addrset, services
 // and what is allowed of them those of flow, and what security groups mean is in model:
 //
-//	web: p0 allows ingress of [tcp 80-80] with members of app
-//	db: p1 allows ingress of [tcp 5432-5432] with members of web
+//	web: p0 allows ingress of [tcp 80] with members of app
+//	db: p1 allows ingress of [tcp 5432] with members of web
 //
 // Package guard decides what becomes of each interface. web and db come under control. app needs no
 // rules, but those of web have to name it:

@@ -353,7 +353,7 @@ func TestForgedPeerIsCutOff(t *testing.T) {
 	in.Seal = seal
 	told := plan.Compute(in, lower.AWS{}).Drift
 	if !slices.ContainsFunc(told, func(d plan.Drift) bool {
-		return d.Object == nicID(1) && d.Code == reason.RecordCuts && strings.Contains(d.Message, "ingress tcp 8080-8080 of "+nicID(1))
+		return d.Object == nicID(1) && d.Code == reason.RecordCuts && strings.Contains(d.Message, "ingress tcp 8080 of "+nicID(1))
 	}) {
 		t.Errorf("not told: %+v", told)
 	}

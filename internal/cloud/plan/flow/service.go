@@ -93,14 +93,27 @@ func (s Service) Compare(o Service) int {
 	return cmp.Or(cmp.Compare(s.Protocol, o.Protocol), cmp.Compare(s.From, o.From), cmp.Compare(s.To, o.To))
 }
 
+// String says the service as people do: "tcp 80", "udp 1-9", "icmp type 3 code 4". Different
+// services have different texts.
 func (s Service) String() string {
-	if s.Protocol == cloud.AnyProtocol {
+	name := cloud.ProtocolName(s.Protocol)
+	switch types := s.From&0xff == 0 && s.To&0xff == 0xff; {
+	case s.Protocol == cloud.AnyProtocol:
 		return "any protocol"
+	case s.From == 0 && s.To == axisEnd:
+		return name
+	case s.Protocol != cloud.ICMP && s.Protocol != cloud.ICMPv6 && s.From == s.To:
+		return fmt.Sprintf("%s %d", name, s.From)
+	case s.Protocol != cloud.ICMP && s.Protocol != cloud.ICMPv6:
+		return fmt.Sprintf("%s %d-%d", name, s.From, s.To)
+	case types && s.From>>8 == s.To>>8:
+		return fmt.Sprintf("%s type %d", name, s.From>>8)
+	case types:
+		return fmt.Sprintf("%s types %d-%d", name, s.From>>8, s.To>>8)
+	case s.From == s.To:
+		return fmt.Sprintf("%s type %d code %d", name, s.From>>8, s.From&0xff)
 	}
-	if s.From == 0 && s.To == axisEnd {
-		return cloud.Match{Protocol: s.Protocol, From: -1, To: -1}.String()
-	}
-	return fmt.Sprintf("%s %d-%d", cloud.ProtocolName(s.Protocol), s.From, s.To)
+	return fmt.Sprintf("%s type %d code %d to type %d code %d", name, s.From>>8, s.From&0xff, s.To>>8, s.To&0xff)
 }
 
 // Partition cuts all packets into services of which each of the given ones is a union, sorted. The

@@ -3,7 +3,30 @@ package flow
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/cloud"
 )
+
+// TestServiceInWords: ports, and types and codes of ICMP, are said as people say them.
+func TestServiceInWords(t *testing.T) {
+	for want, s := range map[string]Service{
+		"any protocol":                          Any(),
+		"tcp":                                   Whole(cloud.TCP),
+		"tcp 80":                                {cloud.TCP, 80, 80},
+		"udp 1-9":                               {cloud.UDP, 1, 9},
+		"sctp 256-511":                          {cloud.SCTP, 256, 511},
+		"gre":                                   Whole(47),
+		"icmp":                                  Whole(cloud.ICMP),
+		"icmp type 8":                           {cloud.ICMP, 8 << 8, 8<<8 | 0xff},
+		"icmp types 3-4":                        {cloud.ICMP, 3 << 8, 4<<8 | 0xff},
+		"icmp type 3 code 4":                    {cloud.ICMP, 3<<8 | 4, 3<<8 | 4},
+		"icmpv6 type 1 code 2 to type 3 code 4": {cloud.ICMPv6, 1<<8 | 2, 3<<8 | 4},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%d %d-%d is %q, want %q", s.Protocol, s.From, s.To, got, want)
+		}
+	}
+}
 
 func TestPartition(t *testing.T) {
 	const seed = 7

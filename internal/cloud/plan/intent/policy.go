@@ -3,7 +3,6 @@ package intent
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -99,19 +98,10 @@ func compareRules(a, b *rule) int {
 	)
 }
 
-// names are what reasons say of a rule: its name, or else its index, and its direction.
-func (r *rule) names() []string {
-	direction := v1beta2.DirectionIn
-	if r.Direction == cloud.Egress {
-		direction = v1beta2.DirectionOut
-	}
-	return []string{cmp.Or(r.Name, strconv.Itoa(int(r.Index))), string(direction)}
-}
-
 // refuse records the first reason why the policy cannot be expressed.
 func (r *rule) refuse(why *reason.Reason) {
 	if r.Policy.Problem == nil {
-		r.Policy.Problem = reason.Why(reason.InRule, r.names()...).From(why)
+		r.Policy.Problem = reason.Why(reason.InRule, r.Name, string(r.Direction)).Counting(int(r.Index)).From(why)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // mostExceptions is how many exceptions of a block are named.
@@ -22,7 +21,7 @@ func Obstruction(o plan.Obstruction) string {
 	var flows []string
 	for _, g := range o.Denied {
 		for _, b := range g.All.Blocks() {
-			flows = append(flows, fmt.Sprintf("%s %s %s", serviceText(g.Service), toFrom, b.Text(mostExceptions)))
+			flows = append(flows, fmt.Sprintf("%s %s %s", g.Service, toFrom, b.Text(mostExceptions)))
 		}
 	}
 	var policies []string
@@ -44,11 +43,4 @@ func Obstructions(all []plan.Obstruction) string {
 		texts[i] = Obstruction(o)
 	}
 	return strings.Join(texts, "; ")
-}
-
-func serviceText(s flow.Service) string {
-	if s.Protocol == cloud.TCP || s.Protocol == cloud.UDP {
-		return cloud.NewMatch(s.Protocol, int(s.From), int(s.To)).String()
-	}
-	return s.String()
 }

@@ -21,9 +21,8 @@ var sentences = map[reason.Code]string{
 	reason.PeerService:        "the peer is the Service %s/%s; security groups know addresses only",
 	reason.PeerLabelSet:       "the peer is a label set of another cluster; security groups know addresses only",
 	reason.Layer7:             "security groups do not see layer 7 protocols",
-	reason.InRule:             "rule %q (%s): %s",
-	reason.BadPrefixLength:    "prefix length %[2]d of %[1]s in an ipBlock",
-	reason.BadAddress:         "an address of %d bytes in an ipBlock",
+	reason.BadPrefixLength:    "the ipBlock %s/%d is not valid; a prefix has at most 32 bits for IPv4, and 128 for IPv6",
+	reason.BadAddress:         "an ipBlock has an address of %d bytes; it has 4 for IPv4, and 16 for IPv6",
 	reason.SourcePort:         "security groups do not match source ports (%d)",
 	reason.NamedPortOfPeer:    "named port %q is not a port of any of the peers; use the number, or name the port at the peer's entity",
 	reason.InterfaceUnguarded: "%s is a network interface that no policy can apply to: %s",
@@ -123,6 +122,8 @@ func Of(r *reason.Reason) string {
 		return fmt.Sprintf(form, args...)
 	}
 	switch r.Code {
+	case reason.InRule:
+		return inRule(r) + ": " + Of(r.Because)
 	case reason.TooManyTags:
 		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
 			r.Objects[0], cloud.Counted(r.Numbers[0], "tag"), r.Numbers[1], r.Numbers[2])
@@ -140,7 +141,11 @@ func Of(r *reason.Reason) string {
 		return fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
 			"a quota of %d groups would do", r.Objects[0], cloud.Counted(r.Numbers[0], "group"), cloud.Counted(r.Numbers[1], "other"), r.Numbers[2], r.Lack.Available, r.Lack.WouldDo)
 	case reason.FormerGone:
-		return "of its former groups " + strings.Join(r.Objects, ", ") + " no longer exist and cannot be restored"
+		exist := " no longer exist"
+		if len(r.Objects) == 1 {
+			exist += "s"
+		}
+		return "of its former groups " + strings.Join(r.Objects, ", ") + exist + " and cannot be restored"
 	case reason.PutInto:
 		return "somebody put the interface into " + strings.Join(r.Objects, ", ")
 	case reason.MayPause:
@@ -170,6 +175,18 @@ func All(reasons []*reason.Reason, between string) string {
 		out[i] = Of(r)
 	}
 	return strings.Join(out, between)
+}
+
+// inRule names a rule of a policy.
+func inRule(r *reason.Reason) string {
+	name, direction, index := r.Objects[0], r.Objects[1], r.Numbers[0]
+	switch {
+	case name != "":
+		return fmt.Sprintf("the %s rule %q", direction, name)
+	case index < 0: // policies of Kubernetes do not order their rules
+		return "a rule for " + direction
+	}
+	return fmt.Sprintf("the %s rule %d", direction, index)
 }
 
 // order says why there is no clean moment for an edit.
@@ -274,9 +291,9 @@ func rulesShort(l *reason.Lack) string {
 			"blocks of addresses that can be put together need fewer", least, counted(l.Needed, noun), l.Available)
 	}
 	if l.Quota == reason.QuotaGroupsPerInterface {
-		return fmt.Sprintf("needs %s on one interface, and %d are left of the quota", cloud.Counted(l.Needed, "group"), l.Available)
+		return fmt.Sprintf("it needs %s on one interface, and %d are left of the quota", cloud.Counted(l.Needed, "group"), l.Available)
 	}
-	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, cloud.Counted(l.Needed, l.Direction+" rule"), l.Family)
+	needs := fmt.Sprintf("it needs %s%s for %s on one interface", least, cloud.Counted(l.Needed, l.Direction+" rule"), l.Family)
 	groups := fmt.Sprintf("%s of at most %s", cloud.Counted(l.Limits.GroupsPerInterface, "group"), cloud.Counted(l.Limits.RulesPerGroup, "rule"))
 	if l.Whole {
 		return needs + ", among them prefix lists that one group has to hold whole, and they do not fit into " + groups
