@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -13,7 +12,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
-	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // full is one VM with a policy of so many rules as its group can hold.
@@ -92,30 +90,6 @@ func TestOutgrownGroupIsReplaced(t *testing.T) {
 		if is := f.nic(nicID(0)).GroupIDs; len(res.Refusals) > 0 || len(is) != 1 || slices.Equal(is, group) || f.group(group[0]) != nil {
 			t.Errorf("%s: %v, was %v; %+v", name, is, group, res.Refusals)
 		}
-	}
-}
-
-func TestReplacedRulesArePrinted(t *testing.T) {
-	e := full(2)
-	f := e.cloud()
-	settle(t, e, f, nil)
-	e.History[0].Policies[0].Rules[0].Services[0].To = 1005
-	p := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer()).Plan
-	var text strings.Builder
-	if err := render.Print(&text, render.Describe(p), false); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"      ~ ingress tcp 1000 from 198.51.100.0/32 -> ingress tcp 1000-1005 from 198.51.100.0/32\n",
-		"0 rules to add, 1 to replace, 0 to remove;",
-	} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("%q is missing in\n%s", want, text.String())
-		}
-	}
-	out, err := json.Marshal(render.Describe(p))
-	if want := `"replaced":[{"direction":"ingress","protocol":6,"from":1000,"to":1000,"peer":"198.51.100.0/32","text":"ingress tcp 1000 from 198.51.100.0/32"}]`; err != nil || !strings.Contains(string(out), want) {
-		t.Errorf("%s is missing in %s, %v", want, out, err)
 	}
 }
 

@@ -28,12 +28,19 @@ func Obstruction(o plan.Obstruction) string {
 	for _, p := range o.Policies {
 		policies = append(policies, p.String())
 	}
-	by := "the end"
-	if len(o.Entries) > 0 {
-		by = "rule " + cloud.Listed(o.Entries, false)
+	allow, by, let := "allow", "the end", "does"
+	if len(policies) == 1 {
+		allow = "allows"
 	}
-	return fmt.Sprintf("%s allows %s %s, and %s of %s does not let it %s the subnet %s; Nephele does not change what filters a subnet",
-		cloud.Listed(policies, false), o.Direction, cloud.Listed(flows, false), by, cloud.Words(cmp.Or(o.Name, o.ACL)), side, o.Subnet[strings.LastIndexByte(o.Subnet, '/')+1:])
+	switch len(o.Entries) {
+	case 0: // what no entry is about is denied
+	case 1:
+		by = "rule " + o.Entries[0]
+	default:
+		by, let = "rules "+cloud.Listed(o.Entries, false), "do"
+	}
+	return fmt.Sprintf("%s %s %s %s, and %s of %s %s not let it %s the subnet %s; Nephele does not change what filters a subnet",
+		cloud.Listed(policies, false), allow, o.Direction, cloud.Listed(flows, false), by, cloud.Words(cmp.Or(o.Name, o.ACL)), let, side, o.Subnet[strings.LastIndexByte(o.Subnet, '/')+1:])
 }
 
 // Obstructions says it of several, in one text.

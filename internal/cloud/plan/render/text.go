@@ -219,18 +219,19 @@ func CutIn(seen *cloud.Snapshot, c plan.Cut) string {
 }
 
 func cut(who string, c plan.Cut) string {
-	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, cloud.Listed(c.Lost, false))
+	return fmt.Sprintf("%s loses what the rule %q of its group %s allows it, because policies take %s out of the group that the rule names",
+		who, c.Rule, c.Group, cloud.Listed(c.Lost, false))
 }
 
 // Unguarded says on how many a policy is refused, and the reason of the first.
 func Unguarded(all []plan.UnguardedService) string {
-	what := "native service"
+	what := cloud.Counted(len(all), "native service")
 	switch n := len(slices.DeleteFunc(slices.Clone(all), func(u plan.UnguardedService) bool { return u.Why.Code != plan.InterfaceUnguarded })); n {
 	case 0:
 	case len(all):
-		what = "network interface"
+		what = cloud.Counted(n, "network interface")
 	default:
-		what = "service and interface"
+		what = fmt.Sprintf("%s and %s", cloud.Counted(len(all)-n, "native service"), cloud.Counted(n, "network interface"))
 	}
-	return fmt.Sprintf("not enforced on %s: %s", cloud.Counted(len(all), what), all[0].Message)
+	return fmt.Sprintf("not enforced on %s: %s", what, all[0].Message)
 }
