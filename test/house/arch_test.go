@@ -68,7 +68,7 @@ var layers = []layer{
 	{folder: "internal/cloud/plan/design", own: []string{"api", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/reason", "internal/cloud/plan/record", "internal/cloud/plan/intent",
 		"internal/cloud/plan/guard", "internal/cloud/plan/form"}, noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/report", own: []string{"api", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/reason", "internal/cloud/plan/record", "internal/cloud/plan/model",
-		"internal/cloud/plan/intent", "internal/cloud/plan/guard", "internal/cloud/plan/form", "internal/cloud/plan/design", "internal/cloud/signs"}, noStd: pureStd, why: planLayers},
+		"internal/cloud/plan/intent", "internal/cloud/plan/guard", "internal/cloud/plan/form", "internal/cloud/signs"}, noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/render", own: []string{"api", "internal/cloud", "internal/cloud/plan", "internal/cloud/plan/flow", "internal/cloud/plan/model"},
 		noStd: pureStd, why: "only render makes documents and text of what was planned, and nothing else is in it"},
 	{folder: "internal/cloud/plan", own: []string{"api", "internal/cloud", "internal/cloud/signs"}, foreign: []string{"k8s.io/apimachinery/"},

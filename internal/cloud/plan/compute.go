@@ -105,7 +105,7 @@ func (c *planning) plan() (out *Result, forced map[intent.InterfaceKey]bool) {
 		steps, dirty, later := s.transit()
 		out.Plan.Steps = append(out.Plan.Steps, steps...)
 		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
-		out.Add(s.design, dirty)
+		out.Add(s.guard, &s.design.Design, dirty)
 	}
 	hash, blocked := c.blockedPlan(revision)
 	out.Refusals = append(out.Refusals, c.waitsForWord(hash)...)
@@ -115,7 +115,7 @@ func (c *planning) plan() (out *Result, forced map[intent.InterfaceKey]bool) {
 	refused, suspended := report.OfServices(c.account.Unguarded)
 	out.VMs, out.Refusals = append(out.VMs, suspended...), append(out.Refusals, refused...)
 	out.Policies = report.Tally(c.account.Policies, out.VMs, c.account.Unguarded)
-	out.Protection = report.ProtectionOf(c.designs())
+	out.Protection = report.ProtectionOf(c.states())
 	return out, forced
 }
 

@@ -53,10 +53,10 @@ func newPlanning(in Input, lower Lowerer, late func() bool) *planning {
 	return p
 }
 
-// designs are those of the regions.
-func (c *planning) designs() (out []*design.Designer) {
+// states are those of the regions.
+func (c *planning) states() (out []*guard.States) {
 	for _, r := range c.regions {
-		out = append(out, r.design)
+		out = append(out, r.guard)
 	}
 	return out
 }

@@ -19,7 +19,7 @@ func (c *planning) undecided() *Result {
 	out := &Result{Plan: Plan{Account: c.account.In.Account}}
 	for _, s := range c.regions {
 		out.Plan.Steps = append(out.Plan.Steps, s.freeing()...)
-		out.Records.Count(s.design)
+		out.Records.Count(s.guard)
 		out.Refusals = append(out.Refusals, report.Refusal{Region: s.region.Snap.Region, Why: why, Kept: true})
 		for _, vm := range s.guard.Order {
 			out.VMs = append(out.VMs, c.unchanged(vm, why))

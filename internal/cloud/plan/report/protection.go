@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/design"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
@@ -78,28 +77,27 @@ func absent(a, b []InterfaceRef) []InterfaceRef {
 }
 
 // ProtectionOf is that of what is wanted in regions, whatever has to wait at present.
-func ProtectionOf(regions []*design.Designer) *Protection {
+func ProtectionOf(regions []*guard.States) *Protection {
 	out := &Protection{}
-	for _, of := range regions {
-		s := reporterOf(of)
-		out.Regions = append(out.Regions, s.region.Snap.Region)
+	for _, s := range regions {
+		out.Regions = append(out.Regions, s.Region.Snap.Region)
 		names := map[string]string{}
-		for i := range s.region.Snap.VMs {
-			names[s.region.Snap.VMs[i].ID] = cloud.Words(s.region.Snap.VMs[i].Name)
+		for i := range s.Region.Snap.VMs {
+			names[s.Region.Snap.VMs[i].ID] = cloud.Words(s.Region.Snap.VMs[i].Name)
 		}
-		for _, n := range s.guard.NICs {
-			mode := s.region.Mode(n.NIC)
+		for _, n := range s.NICs {
+			mode := s.Region.Mode(n.NIC)
 			if n.VMID == "" || n.Managed || n.Elsewhere != nil || n.Network.Foreign != nil || mode == intent.BreakGlass {
 				continue
 			}
-			ref := InterfaceRef{VM: intent.VMRef{Region: s.region.Snap.Region, ID: n.VMID}, ID: n.ID, Name: names[n.VMID]}
+			ref := InterfaceRef{VM: intent.VMRef{Region: s.Region.Snap.Region, ID: n.VMID}, ID: n.ID, Name: names[n.VMID]}
 			out.All = append(out.All, ref)
-			now, wanted := s.protects(n), n.VM != nil && len(n.VM.Effective) > 0
+			now, wanted := protects(s.Region, n), n.VM != nil && len(n.VM.Effective) > 0
 			if now {
 				out.Now = append(out.Now, ref)
 			}
 			lasting := func(why *reason.Reason) bool { return why != nil && !n.Waiting() }
-			switch refused := lasting(s.guard.Controllable(n)); {
+			switch refused := lasting(s.Controllable(n)); {
 			case mode.Still() || lasting(n.Frozen()) || n.Blocked != "" && now:
 				wanted = now
 			case wanted && refused:
@@ -120,12 +118,12 @@ func ProtectionOf(regions []*design.Designer) *Protection {
 
 // protects reports whether policies guard an interface as it is. One without a group of ours that
 // remembers how it was has been taken out of it.
-func (s *reporter) protects(n *guard.NIC) bool {
+func protects(r *intent.Region, n *guard.NIC) bool {
 	if n.Recorded == nil {
 		return false
 	}
 	for _, id := range n.Ours {
-		if g := s.region.Groups[id]; g.Tags[cloud.TagKind] == cloud.KindClass {
+		if g := r.Groups[id]; g.Tags[cloud.TagKind] == cloud.KindClass {
 			e := record.EnforcementOf(g.Tags)
 			return e == nil || len(e) > 0
 		}

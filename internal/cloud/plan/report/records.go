@@ -1,7 +1,7 @@
 package report
 
 import (
-	"github.com/nephele-io/nephele/internal/cloud/plan/design"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
@@ -26,11 +26,11 @@ type Unproven struct {
 }
 
 // Count adds the records of a region.
-func (out *Records) Count(s *design.Designer) {
+func (out *Records) Count(s *guard.States) {
 	if s.Account.In.Seal == nil {
 		return
 	}
-	for _, n := range s.Guard.NICs {
+	for _, n := range s.NICs {
 		switch {
 		case n.Unproven != nil:
 			u := Unproven{Region: s.Region.Snap.Region, Interface: n.ID, Why: n.Unproven}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
-	"github.com/nephele-io/nephele/internal/cloud/plan/design"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
@@ -35,23 +35,16 @@ type Outcome struct {
 
 // reporter tells what becomes of a region.
 type reporter struct {
-	account *intent.Account
 	region  *intent.Region
 	guard   *guard.States
-	design  *design.Designer
+	design  *form.Design
 	borders *borders
 }
 
-// reporterOf tells about a design, without borders.
-func reporterOf(of *design.Designer) *reporter {
-	return &reporter{account: of.Account, region: of.Region, guard: of.Guard, design: of}
-}
-
-// Add adds what becomes of a region, given the interfaces and groups that steps change. Nothing is
-// sorted before all is told.
-func (out *Outcome) Add(of *design.Designer, dirty map[string]bool) {
-	s := reporterOf(of)
-	s.borders = newBorders(of.Region.Snap)
+// Add adds what becomes of a region, given the design of its groups, and the interfaces and groups
+// that steps change. Nothing is sorted before all is told.
+func (out *Outcome) Add(states *guard.States, design *form.Design, dirty map[string]bool) {
+	s := &reporter{region: states.Region, guard: states, design: design, borders: newBorders(states.Region.Snap)}
 	out.VMs = slices.Grow(out.VMs, len(s.guard.Order)) // there may be thousands
 	for _, vm := range s.guard.Order {
 		status := s.vmStatus(vm, dirty)
@@ -62,7 +55,7 @@ func (out *Outcome) Add(of *design.Designer, dirty map[string]bool) {
 		out.VMs = append(out.VMs, status)
 	}
 	out.Drift = append(out.Drift, s.drift()...)
-	out.Records.Count(s.design)
+	out.Records.Count(states)
 	out.Cuts = append(out.Cuts, s.guard.Cuts()...)
 	for _, notes := range s.region.Noted {
 		out.Notes = append(out.Notes, notes...)
@@ -136,7 +129,7 @@ func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMS
 
 func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 	out := VMStatus{
-		VM: vm.Ref, Mode: s.account.In.Modes[vm.Ref], Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies)),
+		VM: vm.Ref, Mode: s.region.Account.In.Modes[vm.Ref], Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies)),
 	}
 	for _, n := range vm.NICs {
 		st := InterfaceStatus{
