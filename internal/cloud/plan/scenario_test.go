@@ -226,7 +226,7 @@ func TestQuotaRefusalHasNumbers(t *testing.T) {
 	if !res.Plan.Empty() {
 		t.Errorf("does something:\n%v", res.Plan.Steps)
 	}
-	want := "needs 401 ingress rules for IPv4 on one interface, and 5 groups of at most 60 rules hold 300"
+	want := "it needs 401 ingress rules for IPv4 on one interface, and 5 groups of at most 60 rules hold 300"
 	if s := res.Policies[0]; len(s.Failed) != 1 || s.Failed[0].Message != want {
 		t.Errorf("%+v, want %q", s, want)
 	}

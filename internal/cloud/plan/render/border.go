@@ -3,10 +3,12 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // mostExceptions is how many exceptions of a block are named.
@@ -19,9 +21,14 @@ func Obstruction(o plan.Obstruction) string {
 		toFrom, side = "to", "out of"
 	}
 	var flows []string
-	for _, g := range o.Denied {
+	denied := joined(o.Denied)
+	for _, g := range denied {
+		service := g.Service.String()
+		if g.Service == flow.Any() && len(denied) > 1 {
+			service = "any other protocol"
+		}
 		for _, b := range g.All.Blocks() {
-			flows = append(flows, fmt.Sprintf("%s %s %s", g.Service, toFrom, b.Text(mostExceptions)))
+			flows = append(flows, fmt.Sprintf("%s %s %s", service, toFrom, b.Text(mostExceptions)))
 		}
 	}
 	var policies []string
@@ -41,6 +48,27 @@ func Obstruction(o plan.Obstruction) string {
 	}
 	return fmt.Sprintf("%s %s %s %s, and %s of %s %s not let it %s the subnet %s; Nephele does not change what filters a subnet",
 		cloud.Listed(policies, false), allow, o.Direction, cloud.Listed(flows, false), by, cloud.Words(cmp.Or(o.Name, o.ACL)), let, side, o.Subnet[strings.LastIndexByte(o.Subnet, '/')+1:])
+}
+
+// joined puts services together that follow one another and are denied to the same addresses, and
+// leaves out protocols that are denied as all others are. The last of the grants may be about all
+// protocols that none of them names.
+func joined(grants []flow.Grant) (out []flow.Grant) {
+	for _, g := range grants {
+		if n := len(out) - 1; n >= 0 && out[n].Service.Protocol == g.Service.Protocol && int(out[n].Service.To)+1 == int(g.Service.From) && out[n].All.Equal(g.All) {
+			out[n].Service.To = g.Service.To
+			continue
+		}
+		out = append(out, g)
+	}
+	if n := len(out) - 1; n > 0 && out[n].Service == flow.Any() {
+		others := out[n].All
+		out = slices.DeleteFunc(out, func(g flow.Grant) bool {
+			p := g.Service.Protocol
+			return p != cloud.AnyProtocol && g.Service == flow.Whole(p) && g.All.Equal(others.Intersect(flow.Family(p)))
+		})
+	}
+	return out
 }
 
 // Obstructions says it of several, in one text.

@@ -44,3 +44,27 @@ func TestObstruction(t *testing.T) {
 		t.Errorf("both: %q", got)
 	}
 }
+
+// TestObstructedServices: services are put together where the same addresses are denied.
+func TestObstructedServices(t *testing.T) {
+	t.Parallel()
+	tcp := func(from, to uint16) flow.Service { return flow.Service{Protocol: cloud.TCP, From: from, To: to} }
+	some, more := addrset.OfPrefixes(netip.MustParsePrefix("10.0.0.0/8")), addrset.OfPrefixes(netip.MustParsePrefix("10.0.0.0/7"))
+	both := some.Union(addrset.AllIPv6())
+	for want, denied := range map[string][]flow.Grant{
+		"tcp 1-9 from 10.0.0.0/8":                                      {{Service: tcp(1, 5), All: some}, {Service: tcp(6, 9), All: some}},
+		"tcp 1-5 from 10.0.0.0/8, tcp 6-9 from 10.0.0.0/7":             {{Service: tcp(1, 5), All: some}, {Service: tcp(6, 9), All: more}},
+		"tcp 1-5 from 10.0.0.0/8, tcp 7-9 from 10.0.0.0/8":             {{Service: tcp(1, 5), All: some}, {Service: tcp(7, 9), All: some}},
+		"tcp 1 from 10.0.0.0/8, udp 2 from 10.0.0.0/8":                 {{Service: tcp(1, 1), All: some}, {Service: flow.Service{Protocol: cloud.UDP, From: 2, To: 2}, All: some}},
+		"any protocol from 10.0.0.0/8":                                 {{Service: tcp(0, 79), All: some}, {Service: tcp(80, 65535), All: some}, {Service: flow.Any(), All: some}},
+		"any protocol from 10.0.0.0/8, any protocol from ::/0":         {{Service: flow.Whole(cloud.ICMP), All: some}, {Service: flow.Any(), All: both}},
+		"tcp 0-79 from 10.0.0.0/8, any other protocol from 10.0.0.0/8": {{Service: tcp(0, 79), All: some}, {Service: flow.Any(), All: some}},
+		"tcp from 10.0.0.0/8, any other protocol from 10.0.0.0/7":      {{Service: flow.Whole(cloud.TCP), All: some}, {Service: flow.Any(), All: more}},
+	} {
+		o := plan.Obstruction{ACL: "acl-1", Entries: []string{"100"}, Direction: cloud.Ingress, Subnet: "s", Policies: []plan.PolicyRef{web}, Denied: denied}
+		got := render.Obstruction(o)
+		if want = "AntreaNetworkPolicy vms/web allows ingress " + want + ", and rule 100 of acl-1 does not let it into the subnet s; Nephele does not change what filters a subnet"; got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@
 package intenttest
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -130,6 +131,12 @@ func (w *World) Seal(vms ...string) {
 		n := w.NIC(name)
 		n.Tags[cloud.TagSignature] = w.Input.Seal.Sign(RegionName, []record.Entry{{Interface: n.ID, Groups: record.Former(n)}})
 	}
+}
+
+// SealAnew has another key from now on: the one before has signed what is signed.
+func (w *World) SealAnew() {
+	former := make([]byte, record.SealKeySize)
+	w.Input.Seal = record.NewSeal(bytes.Repeat([]byte{1}, record.SealKeySize), Cluster, Account, former)
 }
 
 // Policy adds a policy of the application tier: its name is also its UID, the sooner it is added
