@@ -61,7 +61,7 @@ func TestPlanSaysWhatIsRefused(t *testing.T) {
 	}
 	manifests = strings.Replace(manifests, "{ipBlock: {cidr: 10.0.0.0/8}}", strings.Join(peers, ", "), 1)
 	r := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate)
-	if strings.Count(r.stdout, "! refused: ") != 1 || !strings.Contains(r.stdout, "! refused: AntreaNetworkPolicy vms/web on 10 VMs (app-00, app-01, app-02, app-03 and 6 more) in eu-west-1: needs 301 ") ||
+	if strings.Count(r.stdout, "! refused: ") != 1 || !strings.Contains(r.stdout, "! refused: AntreaNetworkPolicy vms/web on 10 VMs (app-00, app-01, app-02, app-03 and 6 more) in eu-west-1: it needs 301 ") ||
 		!strings.Contains(r.stdout, "Plan: nothing to do.\nRefused: 1 policy, on 10 VMs.\n") ||
 		!strings.Contains(r.stdout, "vms/web: 10 VMs: 10 refused\n") ||
 		strings.Count(r.stdout, "\n  # to make room, raise the quota L-0EA8095F (Inbound or outbound rules per security group, service vpc) of the account and region in Service Quotas, "+
