@@ -207,7 +207,7 @@ func (s *States) lost(dependent *NIC, ref reference) []*NIC {
 	var open addrset.Set
 	known := false
 	for _, n := range s.Gone(ref.rule.Peer.GroupID) {
-		if n == dependent || !dependent.Network.Reaches(n.Network) {
+		if !dependent.Network.Reaches(n.Network) {
 			continue
 		}
 		if !known {

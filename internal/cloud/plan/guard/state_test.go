@@ -101,7 +101,7 @@ func TestDecideStates(t *testing.T) {
 		{"app is released: it is named by address", shop, mode("app", intent.Released), "web Guarded"},
 		{"app is nobody's: it is named by address", shop, func(w *world) { w.Deselect("app") }, "web Guarded"},
 		{"app has no slot for one more group", shop, func(w *world) { w.Limits().GroupsPerInterface = 1 }, "web Guarded"},
-		{"a rule that drops names nobody", shop, func(w *world) { w.Policy("q", "db", "drop ingress any from web") }, "app Member; db Guarded; web Guarded"},
+		{"a rule that drops names nobody", shop, func(w *world) { w.Policy("q", "web", "drop ingress any from db") }, "app Member; web Guarded"},
 		{"there is no room for the tags of web", shop, func(w *world) { w.Limits().TagsPerResource = 0 }, ""},
 		{"but it has them already", held, func(w *world) { w.Limits().TagsPerResource = 0; w.Deselect("app") }, "web Guarded"},
 		{"the network is another controller's", shop, func(w *world) { w.Snap.Networks[0].Tags = map[string]string{cloud.TagClaim: "other"} }, ""},
