@@ -153,14 +153,6 @@ func TestRemarks(t *testing.T) {
 	if s := decide(w); notes(s, "eni-web") != "ReferredAbroad" {
 		t.Errorf("named abroad: %q", notes(s, "eni-web"))
 	}
-	// db is under control for its own rules only, and goes back when web does.
-	w = held()
-	w.Native("sg-db", "ingress tcp 22 from sg-web")
-	w.Take("db", []string{"ingress tcp 22 from ours-web"}, "none")
-	w.Policies, w.Blocked = nil, map[intent.InterfaceKey]string{{Region: "here", ID: "eni-web"}: "no"}
-	if s := decide(w); nicOf(s, "db").State != guard.Guarded || notes(s, "eni-db") != "StaysForBlocked" {
-		t.Errorf("it waits for one that the cloud refuses to give back: %s, %q", told(s), notes(s, "eni-db"))
-	}
 }
 
 // TestCuts: what those lose that nobody may guard, where the account lets it happen; and what is
@@ -316,28 +308,6 @@ func TestAwait(t *testing.T) {
 	s.Block(func(*guard.NIC) *reason.Reason { return nil })
 	if nicOf(s, "web").Waiting() || nicOf(s, "db").Waiting() {
 		t.Error("they wait although nothing has an order")
-	}
-}
-
-// TestForesee: an interface that would not be taken over again is not spared any more when it is
-// given back.
-func TestForesee(t *testing.T) {
-	w := held()
-	w.Native("sg-db", "ingress tcp 22 from sg-web")
-	w.Deselect("db")
-	s := decide(w)
-	if s.Foresee() {
-		t.Fatal("an interface that stays under control is given back")
-	}
-	vm := nicOf(s, "web").VM
-	vm.Effective = nil
-	nicOf(s, "web").State = guard.Untouched
-	if !s.Foresee() {
-		t.Fatal("it is given back, and somebody depends on it")
-	}
-	s.Begin()
-	if s.DecideStates(); told(s) != "app Member; web Guarded refused DependentLoses" && told(s) != "web Untouched refused DependentLoses" {
-		t.Errorf("it is spared still: %s", told(s))
 	}
 }
 
