@@ -181,15 +181,17 @@ func (w *World) rule(index int32, text string) v1beta2.NetworkPolicyRule {
 	r := v1beta2.NetworkPolicyRule{Action: &action, Priority: index, Direction: v1beta2.DirectionIn}
 	var peer v1beta2.NetworkPolicyPeer
 	var vms []string
-	for _, name := range words[at+1:] {
+	names := words[at+1:]
+	if names[0] == "anywhere" {
+		names = []string{"0.0.0.0/0", "::/0"}
+	}
+	for _, name := range names {
 		block, err := netip.ParsePrefix(name)
-		switch {
-		case name == "anywhere":
-		case err == nil:
-			peer.IPBlocks = append(peer.IPBlocks, v1beta2.IPBlock{CIDR: v1beta2.IPNet{IP: block.Addr().AsSlice(), PrefixLength: int32(block.Bits())}})
-		default:
+		if err != nil {
 			vms = append(vms, name)
+			continue
 		}
+		peer.IPBlocks = append(peer.IPBlocks, v1beta2.IPBlock{CIDR: v1beta2.IPNet{IP: block.Addr().AsSlice(), PrefixLength: int32(block.Bits())}})
 	}
 	if len(vms) > 0 {
 		group := &v1beta2.AddressGroup{GroupMembers: w.members(vms)}
@@ -283,3 +285,38 @@ func peer(text string) cloud.Peer {
 
 // Region reads the world: the first layer, on which the tests of the others stand.
 func (w *World) Region() *intent.Region { return intent.New(w.Input, Everything{}, nil).Regions[0] }
+
+// Say says in words what is allowed: "tcp 80 10.0.0.11; any 10.9.0.0/16". Services that follow one
+// another and are allowed to the same addresses are put together, and any are all those that none
+// before it names.
+func Say(p flow.Permit) string {
+	var grants []flow.Grant
+	for _, g := range p.Grants {
+		if n := len(grants) - 1; n >= 0 && grants[n].Service.Protocol == g.Service.Protocol && int(grants[n].Service.To)+1 == int(g.Service.From) && grants[n].All.Equal(g.All) {
+			grants[n].Service.To = g.Service.To
+			continue
+		}
+		grants = append(grants, g)
+	}
+	var out []string
+	for i, g := range grants {
+		last := i == len(grants)-1
+		if !last && g.Service == flow.Whole(g.Service.Protocol) && g.All.Equal(grants[len(grants)-1].All.Intersect(flow.Family(g.Service.Protocol))) {
+			continue // as any
+		}
+		var to []string
+		if !g.All.Empty() {
+			to = append(to, g.All.Words(9))
+		}
+		for _, p := range g.Opaque {
+			to = append(to, p.String())
+		}
+		name := strings.Replace(g.Service.String(), "any protocol", "any", 1)
+		if len(to) > 0 {
+			out = append(out, name+" "+strings.Join(to, ", "))
+		} else if !last && len(grants[len(grants)-1].Opaque)+grants[len(grants)-1].All.Len() > 0 {
+			out = append(out, name+" nobody")
+		}
+	}
+	return cmp.Or(strings.Join(out, "; "), "nothing")
+}
