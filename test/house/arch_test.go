@@ -56,6 +56,8 @@ var layers = []layer{
 		noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/record", own: []string{"internal/cloud"}, noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/reason", own: []string{"internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"}, noStd: pureStd, why: planLayers},
+	{folder: "internal/cloud/plan/intent/intenttest", own: []string{"api", "internal/cloud", "internal/cloud/plan/flow", "internal/cloud/plan/record", "internal/cloud/plan/intent"},
+		foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd, why: "inputs for tests are made of the objects that the planner takes"},
 	{folder: "internal/cloud/plan/intent", own: []string{"api", "internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model",
 		"internal/cloud/plan/reason", "internal/cloud/plan/record"},
 		noStd: pureStd, why: planLayers},

@@ -229,7 +229,7 @@ func TestRestorable(t *testing.T) {
 	}
 }
 
-// TestUnguarded: policies on what nobody can guard are found, each once, in the order of evaluation.
+// TestUnguarded: policies on what nobody can guard are found, each once, in their order.
 func TestUnguarded(t *testing.T) {
 	w := intenttest.New("web", "app", "db")
 	w.Deselect("app", "db")

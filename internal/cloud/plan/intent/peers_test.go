@@ -33,7 +33,7 @@ func pod(ips ...string) v1beta2.GroupMember {
 
 // TestPeers: the addresses by which web, in the network 10.0.0.0/24, lets a member of a group in.
 func TestPeers(t *testing.T) {
-	// A service holds the interface eni-db, 10.0.0.12; the interface eni-app is an entity of its own.
+	// A service holds eni-db, 10.0.0.12; the interface eni-app is an entity of its own.
 	service := func(w *world) {
 		w.Deselect("app", "db")
 		w.NIC("db").Managed, w.NIC("db").VMID = true, ""
@@ -170,8 +170,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestFaulty: a policy that the planner cannot cope with is refused unread, and so is one that tells
-// too many kinds of VMs apart, with whose policies do.
+// TestFaulty: a policy that the planner cannot cope with is refused unread, and so is one of a
+// namespace whose policies tell too many kinds of VMs apart.
 func TestFaulty(t *testing.T) {
 	w := intenttest.New("web", "app")
 	w.Policy("p", "web", "allow ingress tcp 80 from app")

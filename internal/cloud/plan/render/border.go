@@ -46,8 +46,9 @@ func Obstruction(o plan.Obstruction) string {
 	default:
 		by, let = "rules "+cloud.Listed(o.Entries, false), "do"
 	}
+	filter, subnet := cloud.Words(cmp.Or(o.Name, o.ACL)), o.Subnet[strings.LastIndexByte(o.Subnet, '/')+1:]
 	return fmt.Sprintf("%s %s %s %s, and %s of %s %s not let it %s the subnet %s; Nephele does not change what filters a subnet",
-		cloud.Listed(policies, false), allow, o.Direction, cloud.Listed(flows, false), by, cloud.Words(cmp.Or(o.Name, o.ACL)), let, side, o.Subnet[strings.LastIndexByte(o.Subnet, '/')+1:])
+		cloud.Listed(policies, false), allow, o.Direction, cloud.Listed(flows, false), by, filter, let, side, subnet)
 }
 
 // joined puts services together that follow one another and are denied to the same addresses, and

@@ -129,7 +129,8 @@ func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMS
 
 func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 	out := VMStatus{
-		VM: vm.Ref, Mode: s.region.Account.In.Modes[vm.Ref], Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies)),
+		VM: vm.Ref, Mode: s.region.Account.In.Modes[vm.Ref],
+		Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies)),
 	}
 	for _, n := range vm.NICs {
 		st := InterfaceStatus{
