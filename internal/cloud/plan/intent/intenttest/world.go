@@ -153,14 +153,14 @@ func (w *World) Policy(name, to string, rules ...string) *v1beta2.NetworkPolicy 
 	for i, text := range rules {
 		p.Rules = append(p.Rules, w.rule(int32(i), text))
 	}
-	group := &v1beta2.AppliedToGroup{GroupMembers: w.members(strings.Fields(to))}
+	group := &v1beta2.AppliedToGroup{GroupMembers: w.Members(strings.Fields(to)...)}
 	group.Name = "to-" + name
 	w.Policies, w.AppliedToGroups = append(w.Policies, p), append(w.AppliedToGroups, group)
 	return p
 }
 
-// members are VMs as members of groups, also of such that nobody selects.
-func (w *World) members(vms []string) (out []v1beta2.GroupMember) {
+// Members are VMs as members of groups, also of such that nobody selects.
+func (w *World) Members(vms ...string) (out []v1beta2.GroupMember) {
 	for _, name := range vms {
 		m := v1beta2.GroupMember{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: "vms", Name: name}}
 		if n := w.NIC(name); n != nil {
@@ -194,7 +194,7 @@ func (w *World) rule(index int32, text string) v1beta2.NetworkPolicyRule {
 		peer.IPBlocks = append(peer.IPBlocks, v1beta2.IPBlock{CIDR: v1beta2.IPNet{IP: block.Addr().AsSlice(), PrefixLength: int32(block.Bits())}})
 	}
 	if len(vms) > 0 {
-		group := &v1beta2.AddressGroup{GroupMembers: w.members(vms)}
+		group := &v1beta2.AddressGroup{GroupMembers: w.Members(vms...)}
 		group.Name = strings.Join(vms, "+")
 		if !slices.ContainsFunc(w.AddressGroups, func(g *v1beta2.AddressGroup) bool { return g.Name == group.Name }) {
 			w.AddressGroups = append(w.AddressGroups, group)
