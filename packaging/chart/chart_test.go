@@ -329,8 +329,8 @@ func TestNetwork(t *testing.T) {
 // but to change the network, and it encrypts itself only where that is said.
 func TestIPsec(t *testing.T) {
 	for values, want := range map[string][]string{
-		"nodeAgents: {enabled: true, network: {mode: encap, encryption: wireguard, ipsec: {image: 'swan:1'}}}":                     nil,
-		"nodeAgents: {enabled: true, network: {encryption: ipsec, ipsec: {image: 'swan:1'}}}":                                      {"constraints kernel-netlink", `"image":"swan:1"`, `"add":["NET_ADMIN"]`, `["charon-systemd"]`},
+		"nodeAgents: {enabled: true, network: {mode: encap, encryption: wireguard, ipsec: {image: 'swan:1'}}}":                   nil,
+		"nodeAgents: {enabled: true, network: {encryption: ipsec, ipsec: {image: 'swan:1'}}}":                                    {"constraints kernel-netlink", `"image":"swan:1"`, `"add":["NET_ADMIN"]`, `["charon-systemd"]`},
 		"nodeAgents: {enabled: true, network: {encryption: ipsec-or-clear, ipsec: {image: 's', inCharon: true, command: [/c]}}}": {"constraints kernel-libipsec kernel-netlink", `"command":["/c"]`},
 	} {
 		text := ""
