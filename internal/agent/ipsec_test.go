@@ -207,10 +207,10 @@ func TestIPsec(t *testing.T) {
 func testIPsec(t *testing.T, of siteOf) {
 	s := newSite(t, of)
 	here, there := s.nodes[0], s.nodes[1]
-	heard := s.listen(here, "10.244.0.0/16", "fd00::/16")
+	wire := s.listen(here, "10.244.0.0/16", "fd00::/16")
 	inTheDark := func(when string) {
 		t.Helper()
-		if _, clear := heard.heard(); len(clear) > 0 {
+		if _, clear := wire.heard(); len(clear) > 0 {
 			t.Fatalf("%s: in the clear: %s", when, strings.Join(clear, "\n"))
 		}
 	}
@@ -220,10 +220,10 @@ func testIPsec(t *testing.T, of siteOf) {
 	s.tells(a, b)
 	s.both(b, a, 80, false)
 	inTheDark("at first")
-	heard.mu.Lock()
-	pieces := heard.pieces
-	heard.mu.Unlock()
-	if sealed, _ := heard.heard(); sealed < 20 || pieces > 0 {
+	wire.mu.Lock()
+	pieces := wire.pieces
+	wire.mu.Unlock()
+	if sealed, _ := wire.heard(); sealed < 20 || pieces > 0 {
 		t.Errorf("%d packets of ESP, %d cut into pieces", sealed, pieces)
 	}
 	here.eventually("all is well", func() bool { return here.agent.Status().Network.Trouble() == "" })
@@ -250,7 +250,7 @@ func testIPsec(t *testing.T, of siteOf) {
 		n.charon.kill()
 		s.apart(a, b)
 		s.apart(b, a)
-		n.eventually("it is told", func() bool { return strings.Contains(n.agent.Status().Network.Trouble(), "does not answer at") })
+		n.eventually("the state says it", func() bool { return strings.Contains(n.agent.Status().Network.Trouble(), "does not answer at") })
 		inTheDark("without charon")
 		n.charon.start()
 		s.meet("Pods reach each other with another charon", a, b)
@@ -266,7 +266,7 @@ func testIPsec(t *testing.T, of siteOf) {
 	// A Node says that it has no IPsec.
 	there.ended()
 	there.publishesIdentity("")
-	here.eventually("it is told", func() bool {
+	here.eventually("the state says it", func() bool {
 		return strings.Contains(here.agent.Status().Network.Trouble(), "Node node1 has not told that it has IPsec, so nothing is sent to its Pods")
 	})
 	s.apart(a, b)
@@ -276,7 +276,7 @@ func testIPsec(t *testing.T, of siteOf) {
 	}
 	// It says the identity of another one.
 	there.publishesIdentity("node0.node0.nodes.nephele.io")
-	here.eventually("it is told", func() bool {
+	here.eventually("the state says it", func() bool {
 		return strings.Contains(here.agent.Status().Network.Trouble(), `Node node1 tells that its certificate for IPsec is of "node0.node0.nodes.nephele.io"`)
 	})
 	s.apart(a, b)
@@ -318,11 +318,11 @@ func (n *netNode) publishesIdentity(identity string) {
 func TestIPsecBesides(t *testing.T) {
 	needsCharon(t)
 	s := newSite(t, siteOf{config: network.Config{Mode: network.PolicyOnly, Encryption: network.ByIPsec}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, charon: newSigner(t)})
-	heard := s.listen(s.nodes[0], "10.244.0.0/16", "fd00::/16")
+	wire := s.listen(s.nodes[0], "10.244.0.0/16", "fd00::/16")
 	pods := []*netPod{s.theirs(0), s.theirs(1)}
 	s.meet("Pods reach each other", pods[0], pods[1])
 	s.tells(pods[0], pods[1])
-	if sealed, clear := heard.heard(); sealed < 20 || len(clear) > 0 {
+	if sealed, clear := wire.heard(); sealed < 20 || len(clear) > 0 {
 		t.Errorf("%d packets of ESP, in the clear: %s", sealed, strings.Join(clear, "\n"))
 	}
 	for _, n := range s.nodes {
@@ -336,13 +336,13 @@ func TestIPsecBesides(t *testing.T) {
 	}
 }
 
-// TestIPsecForged: a Node whose certificate another authority has signed, and one that proves itself
-// as another Node, are refused, and nothing goes to their Pods.
+// TestIPsecForged: a Node whose certificate another authority has signed, and one that proves
+// itself as another Node, are refused, and nothing goes to their Pods.
 func TestIPsecForged(t *testing.T) {
 	needsCharon(t)
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap, Encryption: network.ByIPsec}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24"}, four: true, charon: newSigner(t)})
 	here, there := s.nodes[0], s.nodes[1]
-	heard := s.listen(here, "10.244.0.0/16")
+	wire := s.listen(here, "10.244.0.0/16")
 	a, b := here.pod("free"), there.pod("free")
 	s.meet("Pods reach each other", a, b)
 	right, own := there.charon.authority, cloudv1alpha1.IPsecIdentity(there.name, types.UID(there.name))
@@ -379,7 +379,7 @@ func TestIPsecForged(t *testing.T) {
 	there.charon.start()
 	there.serve()
 	s.meet("Pods reach each other by the right certificate", a, b)
-	if _, clear := heard.heard(); len(clear) > 0 {
+	if _, clear := wire.heard(); len(clear) > 0 {
 		t.Errorf("in the clear: %s", strings.Join(clear, "\n"))
 	}
 }
@@ -446,7 +446,7 @@ func TestIPsecMissing(t *testing.T) {
 	needsCharon(t)
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap, Encryption: network.ByIPsec}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24"}, four: true, charon: newSigner(t)})
 	here, there := s.nodes[0], s.nodes[1]
-	heard := s.listen(here, "10.244.0.0/16")
+	wire := s.listen(here, "10.244.0.0/16")
 	a, b := here.pod("free"), there.pod("free")
 	s.meet("Pods reach each other", a, b)
 	there.charon.kill()
@@ -466,7 +466,7 @@ func TestIPsecMissing(t *testing.T) {
 	})
 	s.apart(a, b)
 	s.apart(b, a)
-	if _, clear := heard.heard(); len(clear) > 0 {
+	if _, clear := wire.heard(); len(clear) > 0 {
 		t.Errorf("in the clear: %s", strings.Join(clear, "\n"))
 	}
 }

@@ -62,4 +62,25 @@
 // WireGuard, the agent itself encrypts (wireguard-go), and packets between Nodes are lost while it
 // restarts; nothing goes out in the clear. A process of its own for that would be one more thing to
 // upgrade, for rare kernels.
+//
+// # IPsec
+//
+// Some rules demand validated cryptography (FIPS), which WireGuard is not. The switch has two more
+// values for them, and routes, rules and closing are the same: a device, the table before all
+// others, unreachable behind it, and drop of what comes or goes by another link. The device is an
+// interface of xfrm, or the one that charon's plugin kernel-libipsec makes. Without an SA, and
+// without charon, it drops. So it is tunnel mode, by podCIDRs, in every mode of the network.
+//
+// strongSwan's charon is a DaemonSet apart: an upgrade of agents cuts nothing. The agent configures
+// it over vici, calls Nodes to which there is no SA, and adopts what is there. The authority of the
+// controller signs NAME.UID.nodes.nephele.io for the agent with a token bound to that Node, and
+// other Nodes expect name and uid of the Node object, so that a deleted Node is none any more. An
+// annotation, guarded as that of the key, reports that there is a certificate. Proposals are
+// aes256gcm16-prfsha384-ecp384 alone, with new keys of ESP each hour. ESP is in UDP 4500, as IKE
+// is, which clouds let pass.
+//
+// Not chosen: policies without a device, which leave a gap between route and SA; transport mode,
+// which needs VXLAN that noEncap has not; pre-shared keys, by which every Node could be any. A
+// charon that starts anew cuts its Node for seconds. The kernel's ESP is not proven, because the
+// kernels of our tests have none.
 package network

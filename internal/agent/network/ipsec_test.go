@@ -71,8 +71,8 @@ func TestIPsecPlan(t *testing.T) {
 	}
 }
 
-// TestIPsecSteps: from WireGuard to IPsec nothing is open between, nothing is done twice, and a Node
-// that has moved is written anew.
+// TestIPsecSteps: from WireGuard to IPsec nothing is open between, nothing is done twice, and a
+// Node that has moved is written anew.
 func TestIPsecSteps(t *testing.T) {
 	before, _ := sealedInput(Encap, ByWireGuard)
 	in := ipsecInput(Encap, ByIPsec)

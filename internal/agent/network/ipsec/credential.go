@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// credentialFile has the certificate of the Node, those of authorities, and the key, in PEM.
+	// credentialFile has the certificates of the Node and of authorities, and the key, in PEM.
 	credentialFile = "ipsec.pem"
 	// credentialLimit bounds what is read of the file, and of an answer.
 	credentialLimit = 1 << 17
@@ -63,7 +63,7 @@ func OpenCredential(dir string) (*Credential, error) {
 	return p, nil
 }
 
-// parseCredential reads the certificate of a Node, then those of authorities, and a key.
+// parseCredential reads the certificate of a Node, then certificates of authorities, and a key.
 func parseCredential(text []byte) (credential, error) {
 	var out credential
 	if len(text) > credentialLimit {

@@ -29,7 +29,7 @@ type Options struct {
 	// Do runs a function where sockets of the Node are made. Nil: anywhere.
 	Do func(func() error) error
 	// Certify has the controller sign a request for a certificate of a Node. It returns the
-	// certificate and those of the authorities, all in PEM.
+	// certificate and the certificates of the authorities, all in PEM.
 	Certify func(ctx context.Context, request string) (certificate, authorities string, err error)
 	Clock   clock.WithTicker
 	Log     logr.Logger
