@@ -110,18 +110,23 @@ func TestServiceThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestReleasedBesideBlocked: a VM that is released is given back although another one cannot be,
-// and what it loses with that is said.
+// TestReleasedBesideBlocked: a VM that is released goes with another one that cannot be given back,
+// and that its own group names; it says so.
 func TestReleasedBesideBlocked(t *testing.T) {
 	e := naming()
 	f := e.cloud()
 	native := f.clone()
 	settle(t, e, f, nil)
+	held := slices.Clone(f.nic(nicID(0)).GroupIDs)
 	res := settle(t, e, f, both(modes(plan.Released, 0, 1), blocking(1)))
-	if !slices.Equal(f.nic(nicID(0)).GroupIDs, native.nic(nicID(0)).GroupIDs) {
-		t.Errorf("it holds %v", f.nic(nicID(0)).GroupIDs)
+	if !slices.Equal(f.nic(nicID(0)).GroupIDs, held) || !admits(f, 0, "10.0.0.11", nicID(1), 443) {
+		t.Errorf("it holds %v, and held %v", f.nic(nicID(0)).GroupIDs, held)
 	}
-	if !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Object == nicID(0) && n.Why.Is(reason.DependentLoses) }) {
+	if !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Object == nicID(0) && n.Why.Is(reason.StaysForBlocked) }) {
 		t.Errorf("%+v", res.Notes)
+	}
+	settle(t, e, f, modes(plan.Released, 0, 1))
+	if d := diffLeftOver(f, native); !reflect.DeepEqual(leftOver(f), leftOver(native)) {
+		t.Error(d)
 	}
 }

@@ -123,8 +123,13 @@ func (s *States) guardDependents() (refused bool) {
 				if len(lost) == 0 {
 					continue
 				}
-				if s.Controllable(dependent) == nil && dependent.VM != nil && dependent.Released == nil {
+				waits := dependent.Taken() && slices.ContainsFunc(lost, s.onlyWaits)
+				ours := dependent.VM != nil && dependent.Released == nil
+				if s.Controllable(dependent) == nil && (ours || waits) {
 					dependent.State = Guarded
+					if on := dependent.waitsFor(lost); on != nil {
+						s.Region.Note(dependent.ID, reason.Why(reason.StaysForBlocked, on.ID).From(on.Refused()))
+					}
 					vacate(dependent.Former)
 					continue
 				}
@@ -134,6 +139,10 @@ func (s *States) guardDependents() (refused bool) {
 	}
 	return refused
 }
+
+// onlyWaits reports whether the interface is under control only because the cloud refuses to give
+// it back. A released one that depends on it goes with it.
+func (s *States) onlyWaits(n *NIC) bool { return n.Blocked != "" && n.Taken() && n.Native() }
 
 // settleDependent deals with what an interface that is not ours to guard loses. It reports whether
 // that refuses a take-over.

@@ -70,6 +70,16 @@ func (n *NIC) Open() [2]bool {
 	return intent.OpenUnder(rules)
 }
 
+// waitsFor is the interface that the cloud refuses to give back and for whose sake one stays under
+// control that no policy needs.
+func (n *NIC) waitsFor(lost []*NIC) *NIC {
+	i := slices.IndexFunc(lost, func(on *NIC) bool { return on.Blocked != "" })
+	if i < 0 || !n.Taken() || !n.Native() {
+		return nil
+	}
+	return lost[i]
+}
+
 // VM is a selected VM and what is enforced on it.
 type VM struct {
 	*intent.VM

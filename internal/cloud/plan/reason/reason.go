@@ -216,13 +216,14 @@ const (
 	WaitsForWord Code = "WaitsForWord"
 
 	// Remarks.
-	FormerGone     Code = "FormerGone"     // the groups
-	FormerAllGone  Code = "FormerAllGone"  // the default group
-	OpaqueDropped  Code = "OpaqueDropped"  // the peer
-	StaysForUnread Code = "StaysForUnread" // an interface of a service that cannot be read
-	NotWaiting     Code = "NotWaiting"     //
-	NeededByGroup  Code = "NeededByGroup"  // the group that refers to it
-	NeededByHolder Code = "NeededByHolder" // the interface that holds it
+	FormerGone      Code = "FormerGone"      // the groups
+	FormerAllGone   Code = "FormerAllGone"   // the default group
+	OpaqueDropped   Code = "OpaqueDropped"   // the peer
+	StaysForBlocked Code = "StaysForBlocked" // the interface that cannot be given back; Because is why
+	StaysForUnread  Code = "StaysForUnread"  // an interface of a service that cannot be read
+	NotWaiting      Code = "NotWaiting"      //
+	NeededByGroup   Code = "NeededByGroup"   // the group that refers to it
+	NeededByHolder  Code = "NeededByHolder"  // the interface that holds it
 
 	// Warnings.
 	RejectIsDrop     Code = "RejectIsDrop"     //
