@@ -195,19 +195,6 @@ func TestUnsupportedRulesAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamedPortOfTheVM(t *testing.T) {
-	e := small()
-	f := e.cloud()
-	named := intstr.FromString("http")
-	settle(t, e, f, func(in *plan.Input) {
-		in.Policies[0].Rules[0].Services[0].Port, in.Policies[0].Rules[0].Services[0].EndPort = &named, nil
-		in.AppliedToGroups[0].GroupMembers[0].Ports = []v1beta2.NamedPort{{Name: "http", Port: 8080, Protocol: "TCP"}}
-	})
-	if !admits(f, 0, "10.0.0.11", nicID(1), 8080) || admits(f, 0, "10.0.0.11", nicID(1), 80) {
-		t.Error("the named port means something else than 8080")
-	}
-}
-
 // manyBlocks gives the policy more addresses than the quota holds.
 func manyBlocks(n int) func(*plan.Input) {
 	return func(in *plan.Input) {

@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -84,79 +82,6 @@ func TestServiceAsPeer(t *testing.T) {
 	settle(t, e, f, func(in *plan.Input) { databases(in, map[string]int32{"10.0.0.51": 5432}) })
 	if sends(f, "10.0.0.50", 5432) || !sends(f, "10.0.0.51", 5432) || sends(f, "10.0.0.51", 5433) {
 		t.Error("the rules have not followed")
-	}
-}
-
-// TestUnreadFronts: while those services cannot be read whose addresses nothing else tells, an
-// address that nobody is seen to hold is theirs still, so that neither what lets in nor what drops
-// loses them. It is so for no other service, and for no address that somebody else has.
-func TestUnreadFronts(t *testing.T) {
-	fault := func(kinds ...cloud.ServiceKind) *cloud.Snapshot {
-		return &cloud.Snapshot{ServiceFaults: []cloud.ServiceFault{{API: "an API", Kinds: kinds, Err: errors.New("denied")}}}
-	}
-	shown := fault(cloud.LoadBalancer)
-	shown.Services = []cloud.Service{{ID: "arn:10.0.0.99", Kind: cloud.LoadBalancer}}
-	for _, action := range []v1beta2.RuleAction{"Allow", "Drop"} {
-		for what, c := range map[string]struct {
-			told    *cloud.Snapshot
-			matches bool
-		}{
-			"all are read":                   {&cloud.Snapshot{}, false},
-			"load balancers are not":         {fault(cloud.RDSInstance, cloud.LoadBalancer), true},
-			"application gateways are not":   {fault(cloud.ApplicationGateway), true},
-			"databases are not":              {fault(cloud.RDSInstance), false},
-			"tags are not":                   {fault(), false},
-			"it is shown without an address": {shown, false},
-		} {
-			e := withDatabases()
-			e.History[0].Policies[0].Rules[0].Action = action
-			f := e.cloud()
-			settle(t, e, f, func(in *plan.Input) {
-				databases(in, map[string]int32{"10.0.0.50": 5432, "10.0.0.99": 5432, "10.0.0.12": 5432})
-				snap := *in.Regions[0].Snapshot
-				snap.Services, snap.ServiceFaults = c.told.Services, c.told.ServiceFaults
-				in.Regions[0].Snapshot = &snap
-			})
-			for to, matches := range map[string]bool{"10.0.0.50": true, "10.0.0.99": c.matches, "10.0.0.12": false} {
-				if got := sends(f, to, 5432); got != (matches == (action == "Allow")) {
-					t.Errorf("%s, %s: to %s: %v", action, what, to, got)
-				}
-			}
-		}
-	}
-}
-
-// TestNamedPortOfPeers: a name that no peer has is refused, and so is one that means very many
-// numbers; without peers there is nothing to allow.
-func TestNamedPortOfPeers(t *testing.T) {
-	why := func(change func(*plan.Input)) []string {
-		e := withDatabases()
-		in := e.input(e.History[0], e.cloud())
-		change(&in)
-		var out []string
-		for _, r := range plan.Compute(in, lower.AWS{}).Refusals {
-			out = append(out, r.Message)
-		}
-		return out
-	}
-	if got := why(func(in *plan.Input) { databases(in, nil) }); len(got) > 0 {
-		t.Errorf("without peers: %q", got)
-	}
-	if got := why(func(in *plan.Input) { databases(in, map[string]int32{"10.0.0.50": 0}) }); len(got) != 1 || !strings.Contains(got[0], `named port "postgres" is not a port of any of the peers`) {
-		t.Errorf("%q", got)
-	}
-	if got := why(func(in *plan.Input) { databases(in, map[string]int32{"10.0.0.50": 0, "10.0.0.51": 5432}) }); len(got) > 0 {
-		t.Errorf("one has the name: %q", got)
-	}
-	many := why(func(in *plan.Input) {
-		databases(in, map[string]int32{"10.0.0.50": 5432})
-		m := &in.AddressGroups[0].GroupMembers[0]
-		for port := range int32(100) {
-			m.Ports = append(m.Ports, v1beta2.NamedPort{Name: "postgres", Port: 6000 + port})
-		}
-	})
-	if len(many) != 1 || !strings.Contains(many[0], "more than 64 numbers") {
-		t.Errorf("%q", many)
 	}
 }
 
