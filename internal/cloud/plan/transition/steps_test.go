@@ -270,8 +270,8 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestDescriptions: a rule that is not called ours is, if the cloud keeps descriptions. One that has
-// any description of ours keeps it.
+// TestDescriptions: a rule that is not called ours is, if the cloud keeps descriptions.
+// One with any description of ours keeps it.
 func TestDescriptions(t *testing.T) {
 	state := func(texts ...string) *cloud.Snapshot {
 		s := region("ours-a: ingress tcp 80 from 10.0.0.0/8, ingress tcp 81 from 10.0.0.0/8", "a holds ours-a")
