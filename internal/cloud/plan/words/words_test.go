@@ -176,6 +176,7 @@ var sentences = []said{
 	{why(reason.FormerAllGone, "sg-0"), "none of its former groups exists any more; it gets the default group of the network, sg-0"},
 	{why(reason.OpaqueDropped, "group sg-9"),
 		"the native rules that refer to group sg-9 are left out where policies drop part of the same traffic, because its members are not known here"},
+	{why(reason.StaysForBlocked, "eni-2").From(why(reason.NotControlled, "eni-2")), "it stays under control, without policies, until eni-2 can be given back, with which it would lose flows: The interface eni-2 belongs to a service of the cloud and is not controlled."},
 	{why(reason.StaysForUnread, "eni-2"), "rules of its own groups refer to groups, and eni-2 is of a service that cannot be read, so nobody knows whether it belongs to them"},
 	{why(reason.NotWaiting), "it is given back without waiting for planned VMs: flows with these may be open or cut for the time of its edit"},
 	{why(reason.NeededByGroup, "sg-2"), "it is no longer needed, but cannot be deleted while the group sg-2 refers to it"},
