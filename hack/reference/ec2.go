@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// adapter is the package whose requests are listed.
+// adapter is the package whose requests are listed; failure below it has the classes of errors.
 const adapter = "internal/cloud/aws"
 
 // requests is what the adapter asks of a service, read from its source.
@@ -52,6 +52,11 @@ func readRequests() (requests, error) {
 	if err != nil {
 		return r, err
 	}
+	classes, err := filepath.Glob(adapter + "/failure/*.go")
+	if err != nil {
+		return r, err
+	}
+	names = append(names, classes...)
 	var files []*ast.File
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {

@@ -130,7 +130,11 @@ func (c *planning) revision() string {
 			fmt.Fprintln(h, why.Code, why.Objects, why.Numbers, why.Quoted)
 		}
 		for _, r := range p.Rules {
-			fmt.Fprintln(h, r.Index, r.Direction, r.Verdict, r.Services, r.Named, r.Groups, r.Blocks.Prefixes(), r.AppliedTo)
+			services := make([]string, len(r.Services))
+			for i, s := range r.Services {
+				services[i] = s.Recorded()
+			}
+			fmt.Fprintln(h, r.Index, r.Direction, r.Verdict, services, r.Named, r.Groups, r.Blocks.Prefixes(), r.AppliedTo)
 		}
 	}
 	fmt.Fprintln(h, c.account.In.Failsafe, c.account.In.Modes)

@@ -116,6 +116,18 @@ func (s Service) String() string {
 	return fmt.Sprintf("%s type %d code %d to type %d code %d", name, s.From>>8, s.From&0xff, s.To>>8, s.To&0xff)
 }
 
+// Recorded is the service as tags in the cloud identify it. It stays the same from release to
+// release, so that an upgrade changes no tag.
+func (s Service) Recorded() string {
+	switch {
+	case s.Protocol == cloud.AnyProtocol:
+		return "any protocol"
+	case s.From == 0 && s.To == axisEnd:
+		return cloud.Match{Protocol: s.Protocol, From: -1, To: -1}.String()
+	}
+	return fmt.Sprintf("%s %d-%d", cloud.ProtocolName(s.Protocol), s.From, s.To)
+}
+
 // Partition cuts all packets into services of which each of the given ones is a union, sorted. The
 // last one stands for all protocols that none of them names.
 func Partition(services []Service) []Service {

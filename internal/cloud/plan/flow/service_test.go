@@ -66,3 +66,17 @@ func TestPartition(t *testing.T) {
 		}
 	}
 }
+
+// TestRecordedServices: tags of former releases identify services by these texts.
+func TestRecordedServices(t *testing.T) {
+	for want, s := range map[string]Service{
+		"any protocol":  {Protocol: cloud.AnyProtocol},
+		"tcp -1":        {Protocol: cloud.TCP, To: axisEnd},
+		"tcp 80-80":     {Protocol: cloud.TCP, From: 80, To: 80},
+		"icmp 768-1023": {Protocol: cloud.ICMP, From: 3 << 8, To: 3<<8 | 0xff},
+	} {
+		if got := s.Recorded(); got != want {
+			t.Errorf("%+v is recorded as %q, want %q", s, got, want)
+		}
+	}
+}
