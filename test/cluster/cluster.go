@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// controlAddress is where the control plane is, in the network that it shares with the Nodes.
+	// controlAddress is where the control plane is, in the first of the subnets that it shares with
+	// the Nodes and routes between.
 	controlAddress = "198.18.0.1"
 	podNetwork     = "10.244.0.0/16"
 	serviceNetwork = "10.96.0.0/16"
@@ -52,8 +53,8 @@ type Options struct {
 	// Network is the mode in which the agents make the network of the Pods, such as encap; empty
 	// leaves that to the bridge plugin.
 	Network string
-	// Nodes is how many there are.
-	Nodes int
+	// Nodes is how many there are, and Subnets in how many subnets they take turns; 0 means one.
+	Nodes, Subnets int
 }
 
 // Cluster is a running cluster.
@@ -134,7 +135,10 @@ func (c *Cluster) Stop() error {
 	}
 	// The kernel takes a dead Node's end of its wire away in its own time; the next cluster has
 	// wires of the same names.
-	links := []string{"fabric"}
+	var links []string
+	for subnet := range c.subnets() {
+		links = append(links, fabricName(subnet))
+	}
 	for i := range c.o.Nodes {
 		links = append(links, nodeName(i))
 	}
@@ -172,26 +176,42 @@ func (c *Cluster) eventually(ctx context.Context, what string, ok func(ctx conte
 	}
 }
 
-// fabric makes the network between the control plane and the Nodes.
+// fabric makes the network between the control plane and the Nodes: a link for each subnet, between
+// which the control plane routes, as it does to the Pods of each Node.
 func (c *Cluster) fabric() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
 	}
-	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "fabric"}}
-	if err := errors.Join(netlink.LinkSetUp(lo), netlink.LinkAdd(bridge)); err != nil {
+	if err := errors.Join(netlink.LinkSetUp(lo), sysctl("net.ipv4.ip_forward", "1")); err != nil {
 		return fmt.Errorf("make the network of the nodes: %w", err)
 	}
-	address, err := netlink.ParseAddr(controlAddress + "/24")
-	if err != nil {
-		return err
+	for subnet := range c.subnets() {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fabricName(subnet)}}
+		address, err := netlink.ParseAddr(gatewayOf(subnet) + "/24")
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(netlink.LinkAdd(bridge), netlink.AddrAdd(bridge, address), netlink.LinkSetUp(bridge)); err != nil {
+			return fmt.Errorf("make the subnet %d of the nodes: %w", subnet, err)
+		}
 	}
-	return errors.Join(netlink.AddrAdd(bridge, address), netlink.LinkSetUp(bridge))
+	return nil
 }
 
-func nodeName(i int) string    { return fmt.Sprintf("node-%d", i) }
-func nodeAddress(i int) string { return fmt.Sprintf("198.18.0.%d", 10+i) }
-func nodePods(i int) string    { return fmt.Sprintf("10.244.%d.0/24", i) }
+func (c *Cluster) subnets() int { return max(c.o.Subnets, 1) }
+
+// subnetOf is the subnet of a Node: neighbours in number are in different ones.
+func (c *Cluster) subnetOf(i int) int { return i % c.subnets() }
+
+func fabricName(subnet int) string { return fmt.Sprintf("fabric-%d", subnet) }
+
+// gatewayOf is the address of the control plane in a subnet.
+func gatewayOf(subnet int) string { return fmt.Sprintf("198.18.%d.1", subnet) }
+
+func nodeName(i int) string                 { return fmt.Sprintf("node-%d", i) }
+func (c *Cluster) nodeAddress(i int) string { return fmt.Sprintf("198.18.%d.%d", c.subnetOf(i), 10+i) }
+func nodePods(i int) string                 { return fmt.Sprintf("10.244.%d.0/24", i) }
 
 // program starts a program of the control plane.
 func (c *Cluster) program(name, path string, args ...string) error {
@@ -313,7 +333,7 @@ func (c *Cluster) node(i int, images string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	n := node{Name: nodeName(i), Address: nodeAddress(i), Pods: nodePods(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Images: images}
+	n := node{Name: nodeName(i), Address: c.nodeAddress(i), Pods: nodePods(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Images: images}
 	n.Proxy, n.Network = c.o.Proxy, c.o.Network
 	raw, err := json.Marshal(n)
 	if err != nil {
@@ -381,7 +401,7 @@ func (c *Cluster) wire(i, pid int) error {
 		return err
 	}
 	defer inside.Close()
-	fabric, err := netlink.LinkByName("fabric")
+	fabric, err := netlink.LinkByName(fabricName(c.subnetOf(i)))
 	if err != nil {
 		return err
 	}
@@ -397,11 +417,11 @@ func (c *Cluster) wire(i, pid int) error {
 	if err != nil {
 		return err
 	}
-	address, err := netlink.ParseAddr(nodeAddress(i) + "/24")
+	address, err := netlink.ParseAddr(c.nodeAddress(i) + "/24")
 	if err != nil {
 		return err
 	}
-	gateway := &netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(controlAddress)}
+	gateway := &netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(gatewayOf(c.subnetOf(i)))}
 	if err := errors.Join(inside.LinkSetUp(lo), inside.AddrAdd(eth0, address), inside.LinkSetUp(eth0), inside.RouteAdd(gateway)); err != nil {
 		return err
 	}
@@ -413,7 +433,7 @@ func (c *Cluster) wire(i, pid int) error {
 		if err != nil {
 			return err
 		}
-		return h.RouteAdd(&netlink.Route{Dst: pods, Gw: net.ParseIP(nodeAddress(to))})
+		return h.RouteAdd(&netlink.Route{Dst: pods, Gw: net.ParseIP(c.nodeAddress(to))})
 	}
 	here, err := netlink.NewHandle()
 	if err != nil {
@@ -424,7 +444,7 @@ func (c *Cluster) wire(i, pid int) error {
 		return err
 	}
 	for j := range c.o.Nodes {
-		if j != i {
+		if j != i && c.subnetOf(j) == c.subnetOf(i) { // to other subnets the gateway leads
 			if err := route(inside, j); err != nil {
 				return err
 			}
@@ -434,7 +454,8 @@ func (c *Cluster) wire(i, pid int) error {
 }
 
 // reach makes a route to the Pods of a Node where the control plane is, which is no Node and so is
-// not in the network that agents make: the API server leads callers to Pods.
+// not in the network that agents make: the API server leads callers to Pods, and noEncap leaves it
+// to the routers between subnets.
 func (c *Cluster) reach(ctx context.Context, i int) error {
 	if c.o.Network == "" {
 		return nil // it was made with the wire
@@ -447,7 +468,7 @@ func (c *Cluster) reach(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	return netlink.RouteReplace(&netlink.Route{Dst: pods, Gw: net.ParseIP(nodeAddress(i))})
+	return netlink.RouteReplace(&netlink.Route{Dst: pods, Gw: net.ParseIP(c.nodeAddress(i))})
 }
 
 // ready waits until a Node is ready.

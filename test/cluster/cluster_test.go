@@ -35,7 +35,8 @@ var (
 	cache   = flag.String("cache", "", "directory of the programs that are built and fetched (default: nephele-cluster in the user's cache directory)")
 	proxies = flag.String("proxies", "nftables,iptables", "modes of kube-proxy, each with a cluster of its own whose network is the bridge plugin's; empty for no such cluster")
 	network = flag.String("networks", "encap,encap+services,noEncap+services", "modes in which the agents make the network, each with a cluster of its own; +services lets them lead to Services, too, in place of kube-proxy")
-	nodes   = flag.Int("nodes", 2, "how many Nodes there are")
+	nodes   = flag.Int("nodes", 4, "how many Nodes there are")
+	subnets = flag.Int("subnets", 2, "in how many subnets Nodes take turns")
 	shards  = flag.Int("shards", 3, "how many cases run at a time")
 	focus   = flag.String("focus", "", "expression: only cases whose names it matches")
 	logs    = flag.String("logs", "", "directory for the logs of everything; it is made (default: a temporary one)")
@@ -128,7 +129,7 @@ func TestUpstreamCases(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			o.Tools, o.Nephele, o.Agent, o.Manifests, o.Dir, o.Nodes = tools, *nephele, *agent, "../../config", dir, *nodes
+			o.Tools, o.Nephele, o.Agent, o.Manifests, o.Dir, o.Nodes, o.Subnets = tools, *nephele, *agent, "../../config", dir, *nodes, *subnets
 			o.Images = []string{imageutils.GetE2EImage(imageutils.Agnhost), imageutils.GetPauseImageName()}
 			c, err := cluster.Start(t.Context(), o)
 			if err != nil {
@@ -139,7 +140,7 @@ func TestUpstreamCases(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			t.Logf("%d Nodes, ready after %s", *nodes, time.Since(began).Round(time.Second))
+			t.Logf("%d Nodes in %d subnets, ready after %s", *nodes, *subnets, time.Since(began).Round(time.Second))
 			count(t, play(t, c.Kubeconfig, dir, names))
 			if err := c.Failed(); err != nil {
 				t.Error(err)

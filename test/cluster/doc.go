@@ -3,7 +3,8 @@
 // kubelet, none of which is Nephele's. Policies are computed by "nephele controller" and enforced
 // by "nephele-agent --node", as they are shipped, with the rights that config/ gives them. The
 // network of the Pods is that of the bridge CNI plugin, with static routes between Nodes, or the
-// agents' own; Services are kube-proxy's or the agents'.
+// agents' own; Nodes are in one subnet or several, between which the control plane routes. Services
+// are kube-proxy's or the agents'.
 //
 // Everything runs in namespaces of its own (network, mounts, processes), so nothing on the machine
 // is changed, and everything ends with the process that began it. It needs root.
