@@ -581,7 +581,7 @@ func (t Trouble) String() string {
 	case NoCertificate:
 		return fmt.Sprintf("Node %s has no certificate for IPsec yet, so it encrypts nothing", t.Node)
 	case NoExit:
-		return fmt.Sprintf("no way for the %s traffic of an Egress leads to Node %s, which has its address, so it is dropped: it needs an address of the family that Nodes reach one another by, a podCIDR that is routed and, where packets are encrypted, a key; with wireguard-or-clear none leads to a Node with a key", family, t.Node)
+		return fmt.Sprintf("no way for the %s traffic of an Egress leads to Node %s, which has its address, so it is dropped: it needs an address of the family that Nodes reach one another by, a podCIDR that is routed and, where packets are encrypted, a key", family, t.Node)
 	case SameKey:
 		return fmt.Sprintf("Node %s tells the key of WireGuard of Node %s, which is older: nothing is sent to its Pods by it", t.Node, t.Other)
 	}
