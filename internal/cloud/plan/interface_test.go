@@ -153,3 +153,45 @@ func TestInterfaceModes(t *testing.T) {
 		t.Errorf("break-glass: %v", got)
 	}
 }
+
+// TestServiceInterfaceOnVM: a policy on a VM of which a service has made one interface is enforced
+// on the others, and failed on the VM: it is not in force on all of it. Where an agent enforces it
+// and the cloud has nothing to enforce, it is realized.
+func TestServiceInterfaceOnVM(t *testing.T) {
+	e := small()
+	e.NICs = append(e.NICs, nicSpec{Net: 0, VM: 0, IPs: []string{"10.0.0.13"}, Groups: []int{3}, Managed: true})
+	f := e.cloud()
+	own := groupsOf(f, 0)
+	res := settle(t, e, f, nil)
+	p := res.Policies[0]
+	if len(p.Realized)+len(p.Pending) > 0 || len(p.Failed) != 1 || p.Failed[0].VM.ID != vmID(0) || !strings.Contains(p.Failed[0].Message, nicID(3)+" belongs to a service of the cloud") {
+		t.Errorf("%+v", p)
+	}
+	if on := res.VMs[0].Policies[0]; on.Realized || on.Message != p.Failed[0].Message || len(res.Refusals) != 1 || slices.Equal(groupsOf(f, 0), own) {
+		t.Errorf("%+v, %+v", on, res.Refusals)
+	}
+	res = settle(t, e, f, func(in *plan.Input) { in.Agents = map[plan.VMRef][2]bool{res.VMs[0].VM: {}} })
+	if p := res.Policies[0]; len(p.Realized) != 1 || len(p.Failed)+len(res.Refusals) > 0 {
+		t.Errorf("left to its agent: %+v, %+v", p, res.Refusals)
+	}
+}
+
+// TestMemberWithoutRoomForTags: an interface whose tags are full becomes a member for the rules of
+// others, and has its own groups alone when they are gone.
+func TestMemberWithoutRoomForTags(t *testing.T) {
+	e := small()
+	f := e.cloud()
+	n := f.nic(nicID(1))
+	for n.Tags = map[string]string{}; len(n.Tags) < e.Limits.TagsPerResource; {
+		n.Tags[strings.Repeat("x", 1+len(n.Tags))] = ""
+	}
+	own := groupsOf(f, 1)
+	res := settle(t, e, f, nil)
+	if held := groupsOf(f, 1); len(held) != 2 || !slices.Contains(held, own[0]) || res.VMs[1].Interfaces[0].State != "Member" || len(res.Policies[0].Realized) != 1 {
+		t.Errorf("it holds %v, had %v: %+v", held, own, res.Policies)
+	}
+	settle(t, e, f, func(in *plan.Input) { in.Policies = nil })
+	if held := groupsOf(f, 1); !slices.Equal(held, own) {
+		t.Errorf("given back %v, had %v", held, own)
+	}
+}

@@ -105,17 +105,25 @@ func (s *States) Between() bool { return s.between }
 // Restricts reports whether any interface is held, so that what waits for it goes on later.
 func (s *States) Restricts() bool { return slices.ContainsFunc(s.NICs, (*NIC).isRestricted) }
 
-// Controllable reports why the groups of the interface cannot be set by us; nil if they can.
+// Controllable reports why the interface cannot be guarded by us; nil if it can.
 func (s *States) Controllable(n *NIC) *reason.Reason {
+	if why := n.settable(); why != nil {
+		return why
+	}
+	if n.Recorded == nil && len(n.Tags)+s.Region.RecordSize(n.NIC) > s.Region.Limits.TagsPerResource {
+		return reason.Why(reason.TooManyTags, n.ID).Counting(s.Region.RecordSize(n.NIC), len(n.Tags), s.Region.Limits.TagsPerResource)
+	}
+	return nil
+}
+
+// settable reports why the groups of the interface cannot be set by us; nil if they can. A member
+// needs no more: only a guarded interface has former groups, which its tags remember.
+func (n *NIC) settable() *reason.Reason {
 	switch {
 	case n.Alien != nil:
 		return n.Alien
 	case n.Network.Foreign != nil:
 		return n.Network.Foreign
-	case n.refusal != nil:
-		return n.refusal
-	case n.Recorded == nil && len(n.Tags)+s.Region.RecordSize(n.NIC) > s.Region.Limits.TagsPerResource:
-		return reason.Why(reason.TooManyTags, n.ID).Counting(s.Region.RecordSize(n.NIC), len(n.Tags), s.Region.Limits.TagsPerResource)
 	}
-	return nil
+	return n.refusal
 }

@@ -170,7 +170,7 @@ func (s *States) decideMembers() {
 		}
 	}
 	for _, n := range s.NICs {
-		if n.State == Guarded || n.VM == nil || n.Released != nil || s.Controllable(n) != nil || len(n.Former)+1 > s.Region.Limits.GroupsPerInterface {
+		if n.State == Guarded || n.VM == nil || n.Released != nil || n.settable() != nil || len(n.Former)+1 > s.Region.Limits.GroupsPerInterface {
 			continue
 		}
 		for _, o := range n.Network.Scope {

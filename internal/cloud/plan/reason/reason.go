@@ -228,7 +228,6 @@ const (
 	// Warnings.
 	RejectIsDrop     Code = "RejectIsDrop"     //
 	ProtocolsReduced Code = "ProtocolsReduced" // the direction
-	NotControlled    Code = "NotControlled"    // the interface
 
 	// Why a step is made.
 	ForClass         Code = "ForClass"         // the state of the class; counts its interfaces

@@ -172,7 +172,7 @@ func (s *reporter) blocked(vm *guard.VM) *reason.Reason {
 		if n.Waiting() {
 			continue
 		}
-		if why := s.guard.Controllable(n); why != nil && !n.Managed {
+		if why := s.beyondUs(vm, n); why != nil {
 			return why
 		}
 		if why := n.Frozen(); why != nil {
@@ -182,6 +182,15 @@ func (s *reporter) blocked(vm *guard.VM) *reason.Reason {
 	return nil
 }
 
+// beyondUs is why an interface of a VM cannot be made to enforce what policies say; nil if it can,
+// or if nothing is left for the cloud to enforce there.
+func (s *reporter) beyondUs(vm *guard.VM, n *guard.NIC) *reason.Reason {
+	if len(vm.Effective) == 0 {
+		return nil
+	}
+	return s.guard.Controllable(n)
+}
+
 // warnings are what of a policy differs on a VM without being refused.
 func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*reason.Reason) {
 	if p.Reject && !s.region.Left(vm.VM) {
@@ -189,9 +198,6 @@ func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*reason.Reaso
 	}
 	if d := s.reducedBy(vm, p); d != "" {
 		out = append(out, reason.Why(reason.ProtocolsReduced, string(d)))
-	}
-	if i := slices.IndexFunc(vm.NICs, func(n *guard.NIC) bool { return n.Managed }); i >= 0 {
-		out = append(out, reason.Why(reason.NotControlled, vm.NICs[i].ID))
 	}
 	return out
 }
@@ -228,7 +234,7 @@ func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 		if n.Waiting() {
 			continue
 		}
-		if why := s.guard.Controllable(n); why != nil && len(vm.Effective) > 0 {
+		if why := s.beyondUs(vm, n); why != nil {
 			refuse(Refusal{Network: n.NetworkID, Why: why})
 		}
 		if why := n.Frozen(); why != nil && !vm.KeepsAny() {

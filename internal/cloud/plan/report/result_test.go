@@ -128,7 +128,17 @@ func TestPolicyOnVM(t *testing.T) {
 			n := *w.NIC("db")
 			n.VMID, n.Managed = "web", true
 			*w.NIC("db") = n
-		}, want: "realized, NotControlled", refused: "here/web  OfService , left out"},
+		}, want: "failed OfService", refused: "here/web  OfService , left out"},
+		"nobody may change an interface, and an agent enforces": {world: func(w *intenttest.World) {
+			w.Agents = map[intent.VMRef][2]bool{intenttest.VM("web"): {}}
+			w.NIC("web").Untouchable = "it is of a scale set"
+		}, want: "realized"},
+		"an interface is a service's, and an agent enforces what the cloud must let in": {world: func(w *intenttest.World) {
+			w.Agents = map[intent.VMRef][2]bool{intenttest.VM("web"): {true, true}}
+			n := *w.NIC("db")
+			n.VMID, n.Managed = "web", true
+			*w.NIC("db") = n
+		}, want: "failed OfService", refused: "here/web  OfService , left out"},
 		"it takes a port out of all protocols": {world: func(w *intenttest.World) {
 			*w.Policies[0] = *intenttest.New("web").Policy("p", "web", "drop egress tcp 25 to 192.0.2.0/24")
 			w.AppliedToGroups[0].Name = "to-p"

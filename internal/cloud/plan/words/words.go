@@ -73,8 +73,7 @@ var sentences = map[reason.Code]string{
 	reason.NeededByGroup:   "it is no longer needed, but cannot be deleted while the group %s refers to it",
 	reason.NeededByHolder:  "it is no longer needed, but cannot be deleted while the interface %s holds it",
 
-	reason.RejectIsDrop:  "Reject is realized as Drop: security groups cannot answer.",
-	reason.NotControlled: "The interface %s belongs to a service of the cloud and is not controlled.",
+	reason.RejectIsDrop: "Reject is realized as Drop: security groups cannot answer.",
 
 	reason.ForClass:         "%s class, interfaces: %d",
 	reason.OnlyDescriptions: "only their descriptions",

@@ -176,7 +176,7 @@ var sentences = []said{
 	{why(reason.FormerAllGone, "sg-0"), "none of its former groups exists any more; it gets the default group of the network, sg-0"},
 	{why(reason.OpaqueDropped, "group sg-9"),
 		"the native rules that refer to group sg-9 are left out where policies drop part of the same traffic, because its members are not known here"},
-	{why(reason.StaysForBlocked, "eni-2").From(why(reason.NotControlled, "eni-2")), "it stays under control, without policies, until eni-2 can be given back, with which it would lose flows: The interface eni-2 belongs to a service of the cloud and is not controlled."},
+	{why(reason.StaysForBlocked, "eni-2").From(why(reason.OfService, "eni-2")), "it stays under control, without policies, until eni-2 can be given back, with which it would lose flows: the interface eni-2 belongs to a service of the cloud, its groups cannot be set"},
 	{why(reason.StaysForUnread, "eni-2"), "rules of its own groups refer to groups, and eni-2 is of a service that cannot be read, so nobody knows whether it belongs to them"},
 	{why(reason.NotWaiting), "it is given back without waiting for planned VMs: flows with these may be open or cut for the time of its edit"},
 	{why(reason.NeededByGroup, "sg-2"), "it is no longer needed, but cannot be deleted while the group sg-2 refers to it"},
@@ -184,7 +184,6 @@ var sentences = []said{
 
 	// Warnings.
 	{why(reason.RejectIsDrop), "Reject is realized as Drop: security groups cannot answer."},
-	{why(reason.NotControlled, "eni-1"), "The interface eni-1 belongs to a service of the cloud and is not controlled."},
 	{why(reason.ProtocolsReduced, "ingress"),
 		"Where a rule takes some ingress traffic out of what all protocols were allowed, of the others only these IP protocols stay open, and of ICMP the types in use: " +
 			"icmp, igmp, ip-in-ip, tcp, udp, ipv6-in-ip, gre, esp, ah, icmpv6, eigrp, ospf, etherip, pim, vrrp, l2tp, sctp, udp-lite, mpls-in-ip."},
