@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// adapter is the package whose requests are listed; failure below it has the classes of errors.
+// adapter is the package whose requests are listed, with native below it; failure below it has the
+// classes of errors.
 const adapter = "internal/cloud/aws"
 
 // requests is what the adapter asks of a service, read from its source.
@@ -48,15 +49,14 @@ func ec2(out *bytes.Buffer) error {
 
 func readRequests() (requests, error) {
 	r := requests{parameters: map[string]map[string]bool{}, filters: map[string]bool{}, classes: map[string][]string{}, constants: map[string]string{}}
-	names, err := filepath.Glob(adapter + "/*.go")
-	if err != nil {
-		return r, err
+	var names []string
+	for _, part := range []string{"", "/failure", "/native"} {
+		found, err := filepath.Glob(adapter + part + "/*.go")
+		if err != nil {
+			return r, err
+		}
+		names = append(names, found...)
 	}
-	classes, err := filepath.Glob(adapter + "/failure/*.go")
-	if err != nil {
-		return r, err
-	}
-	names = append(names, classes...)
 	var files []*ast.File
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
+	"github.com/nephele-io/nephele/internal/cloud/aws/native"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
@@ -35,8 +36,8 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 		return "", err
 	}
 	id := op.Target
-	if isService(op.Target) {
-		if err := (services{w}).eachService(ctx); err != nil {
+	if native.Is(op.Target) {
+		if err := w.applyToServices(ctx); err != nil {
 			return "", p.explainAuth(ctx, s.Region, err)
 		}
 		return id, nil
@@ -83,14 +84,18 @@ func (w writer) classify(call string, err error) error {
 // visible repeats a call while it says that something is not found which this provider created
 // moments ago.
 func (w writer) visible(ctx context.Context, call string, ids []string, do func() error) error {
+	return w.p.visible(ctx, call, ids, func() error { return w.unseen(ctx, w.classify(call, do())) })
+}
+
+func (p *Provider) visible(ctx context.Context, call string, ids []string, do func() error) error {
 	wait := firstWait
 	for {
-		err := w.unseen(ctx, w.classify(call, do()))
-		if err == nil || cloud.ClassOf(err) != cloud.NotFound || !w.p.isFresh(ids) {
+		err := do()
+		if err == nil || cloud.ClassOf(err) != cloud.NotFound || !p.isFresh(ids) {
 			return err
 		}
-		if sleepErr := w.p.cfg.Sleep(ctx, wait); sleepErr != nil {
-			return w.classify(call, sleepErr)
+		if sleepErr := p.cfg.Sleep(ctx, wait); sleepErr != nil {
+			return failure.Classify(call, sleepErr, p.cfg.Now())
 		}
 		wait = min(2*wait, maxWait)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
+	"github.com/nephele-io/nephele/internal/cloud/aws/native"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -56,7 +57,7 @@ func (p *Provider) describeCall(ctx context.Context, in middleware.InitializeInp
 	middleware.InitializeOutput, middleware.Metadata, error,
 ) {
 	op, _ := ctx.Value(opKey{}).(scopedOp)
-	if name := awsmiddleware.GetOperationName(ctx); (awsmiddleware.GetServiceID(ctx) == ec2.ServiceID || isService(op.Target)) && changes(name) {
+	if name := awsmiddleware.GetOperationName(ctx); (awsmiddleware.GetServiceID(ctx) == ec2.ServiceID || native.Is(op.Target)) && changes(name) {
 		c := callOf(name, in.Parameters, op.Op, cloud.CauseOf(ctx))
 		c.Scope, c.OwnerID = op.Scope, p.knownOwner()
 		if c.Region == "" {
@@ -110,7 +111,7 @@ func (p *Provider) outcome(call string, result any, metadata middleware.Metadata
 // callOf says what a call changes. The input tells most of it, the op and its cause the rest.
 func callOf(name string, input any, op cloud.Op, cause cloud.Cause) cloud.Call {
 	c := cloud.Call{Name: name, Policies: cause.Policies, Reason: cmp.Or(op.Reason, "as planned")}
-	if isService(op.Target) {
+	if native.Is(op.Target) {
 		c.Objects = op.Subjects()
 		switch op.Kind {
 		case cloud.OpSetInterfaceGroups:

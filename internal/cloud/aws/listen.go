@@ -18,6 +18,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/event"
 	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -104,7 +105,7 @@ type listening struct {
 	api    *sqs.Client
 	queue  Queue
 	hearer cloud.Hearer
-	us     identity
+	us     event.Identity
 	// well is true after an attempt that succeeded. Until then the queue is only looked at, so that
 	// its state is known at once.
 	well bool
@@ -143,7 +144,7 @@ func (l *listening) run(ctx context.Context) {
 // to listen then.
 func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
 	pause = minListenWait
-	if l.us.account == "" {
+	if l.us.Account == "" {
 		if l.us, err = l.p.identity(ctx); err != nil {
 			return pause, err
 		}
@@ -159,12 +160,12 @@ func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
 	if len(out.Messages) == 0 {
 		return pause, nil
 	}
-	var hints []hint
+	var hints []event.Hint
 	changed := false
 	for _, m := range out.Messages {
-		if h, relevant := readEvent(awssdk.ToString(m.Body), l.us); relevant {
+		if h, relevant := event.Read(awssdk.ToString(m.Body), l.us); relevant {
 			hints = append(hints, h)
-			changed = changed || !h.mark
+			changed = changed || !h.Mark
 		}
 	}
 	news := l.tell(ctx, hints)
@@ -177,13 +178,13 @@ func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
 // tell hands over events that are not about calls of our own. An event can be faster than the
 // answer to its call, so an event about a call in our name waits a moment for that answer. It
 // reports whether it has handed over anything.
-func (l *listening) tell(ctx context.Context, hints []hint) (news bool) {
-	var late []hint
-	var might []request
-	others := slices.DeleteFunc(l.strangers(hints), func(h hint) bool {
-		ours := h.Author.Ours && h.id != ""
+func (l *listening) tell(ctx context.Context, hints []event.Hint) (news bool) {
+	var late []event.Hint
+	var might []event.Request
+	others := slices.DeleteFunc(l.strangers(hints), func(h event.Hint) bool {
+		ours := h.Author.Ours && h.Request.ID != ""
 		if ours {
-			might, late = append(might, h.request), append(late, h)
+			might, late = append(might, h.Request), append(late, h)
 		}
 		return ours
 	})
@@ -191,16 +192,16 @@ func (l *listening) tell(ctx context.Context, hints []hint) (news bool) {
 	if len(might) == 0 {
 		return news
 	}
-	l.p.own.await(ctx, might)
+	l.p.own.Await(ctx, might)
 	return l.hear(l.strangers(late)) || news
 }
 
 // strangers returns the hints that are not known to be about calls of our own. The others prove
 // that events come.
-func (l *listening) strangers(hints []hint) (out []hint) {
+func (l *listening) strangers(hints []event.Hint) (out []event.Hint) {
 	proven := map[string]time.Time{}
 	for _, h := range hints {
-		if at, ours := l.p.own.answered(h.request); !ours {
+		if at, ours := l.p.own.Answered(h.Request); !ours {
 			out = append(out, h)
 		} else if at.After(proven[h.Region]) {
 			proven[h.Region] = at
@@ -212,10 +213,10 @@ func (l *listening) strangers(hints []hint) (out []hint) {
 	return out
 }
 
-func (l *listening) hear(hints []hint) bool {
+func (l *listening) hear(hints []event.Hint) bool {
 	var changes []cloud.Change
 	for _, h := range hints {
-		if !h.mark {
+		if !h.Mark {
 			changes = append(changes, h.Change)
 		}
 	}
@@ -249,10 +250,10 @@ func (l *listening) failed(call string, err error) error {
 const codeNoQueue = "AWS.SimpleQueueService.NonExistentQueue"
 
 // identity asks who we are.
-func (p *Provider) identity(ctx context.Context) (identity, error) {
+func (p *Provider) identity(ctx context.Context) (event.Identity, error) {
 	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return identity{}, failure.Classify("GetCallerIdentity", err, p.cfg.Now())
+		return event.Identity{}, failure.Classify("GetCallerIdentity", err, p.cfg.Now())
 	}
-	return identity{account: awssdk.ToString(out.Account), arn: awssdk.ToString(out.Arn)}, nil
+	return event.Identity{Account: awssdk.ToString(out.Account), ARN: awssdk.ToString(out.Arn)}, nil
 }

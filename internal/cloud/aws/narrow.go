@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
 // The most values that are put into one filter; the cloud takes 200 over all filters of a call.
@@ -38,7 +39,7 @@ func (n *Narrowed) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot,
 
 // Refresh implements cloud.Refresher. Everything is read if the window is another one now.
 func (n *Narrowed) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
-	if n.dearer(last, ids) || slices.ContainsFunc(ids, func(id string) bool { return kindOf(id) == peeringID }) {
+	if n.dearer(last, ids) || slices.ContainsFunc(ids, func(id string) bool { return values.KindOf(id) == values.PeeringID }) {
 		return n.Observe(ctx, last.Scope)
 	}
 	before := n.window.choose(last, ownedNetworks(last.Groups))

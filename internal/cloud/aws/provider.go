@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
+	"github.com/nephele-io/nephele/internal/cloud/aws/event"
 	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -96,7 +97,7 @@ type Provider struct {
 	owner string
 	fresh map[string]time.Time // IDs of groups just created, until when a "not found" is not believed
 	kept  *bounds.Kept
-	own   *ownCalls
+	own   *event.Own
 	// chosen is set if a tenant has chosen the endpoint that the account names.
 	chosen bool
 	// ahead is how many nanoseconds the clock of S3 is ahead of ours.
@@ -127,7 +128,10 @@ func New(cfg Config) (*Provider, error) {
 	if cfg.Client == nil {
 		cfg.Client = newClient(to, cfg.Ambient, cfg.AttemptTimeout, cfg.Gate)
 	}
-	p := &Provider{cfg: cfg, ec2: map[string]*operations{}, fresh: map[string]time.Time{}, kept: bounds.NewKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now), chosen: to.chosen()}
+	p := &Provider{
+		cfg: cfg, ec2: map[string]*operations{}, fresh: map[string]time.Time{},
+		kept: bounds.NewKept(cfg.Bounds.Objects), own: event.NewOwn(cfg.Now), chosen: to.chosen(),
+	}
 	base := awssdk.Config{}
 	if cfg.ambient() {
 		base = cfg.Ambient.Copy() // with the endpoints and settings of the operator's environment

@@ -4,45 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
-
-// idKind is the kind of object that an id of the cloud names.
-type idKind int
-
-// The kinds of objects that snapshots are made of.
-const (
-	otherID idKind = iota
-	instanceID
-	interfaceID
-	groupID
-	networkID
-	peeringID
-	prefixListID
-)
-
-func kindOf(id string) idKind {
-	prefix, _, _ := strings.Cut(id, "-")
-	switch prefix {
-	case "i":
-		return instanceID
-	case "eni":
-		return interfaceID
-	case "sg":
-		return groupID
-	case "vpc":
-		return networkID
-	case "pcx":
-		return peeringID
-	case "pl":
-		return prefixListID
-	}
-	return otherID
-}
 
 // Refresh implements cloud.Refresher.
 func (p *Provider) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
@@ -63,17 +30,18 @@ func (p *Provider) dearer(last *cloud.Snapshot, ids []string) bool {
 	if len(ids) <= filterValues {
 		return false
 	}
-	n, distinct := map[idKind]int{}, map[string]bool{}
+	n, distinct := map[values.IDKind]int{}, map[string]bool{}
 	for _, id := range ids {
 		if !distinct[id] {
 			distinct[id] = true
-			n[kindOf(id)]++
+			n[values.KindOf(id)]++
 		}
 	}
 	page := int(p.cfg.PageSize)
-	whole, parts := 0, calls(n[instanceID], filterValues) // which are read with their interfaces
-	for kind, all := range map[idKind]int{
-		networkID: len(last.Networks), peeringID: len(last.Peerings), instanceID: len(last.VMs), interfaceID: len(last.Interfaces), groupID: len(last.Groups),
+	whole, parts := 0, calls(n[values.InstanceID], filterValues) // which are read with their interfaces
+	for kind, all := range map[values.IDKind]int{
+		values.NetworkID: len(last.Networks), values.PeeringID: len(last.Peerings), values.InstanceID: len(last.VMs),
+		values.InterfaceID: len(last.Interfaces), values.GroupID: len(last.Groups),
 	} {
 		whole += max(1, calls(all, page))
 		parts += calls(n[kind], filterValues)
@@ -146,7 +114,7 @@ func newRefreshing(r *reader, last *cloud.Snapshot) *refreshing {
 
 // want asks for an object to be read, once.
 func (f *refreshing) want(id string) {
-	if kindOf(id) != otherID && !f.done[id] {
+	if values.KindOf(id) != values.OtherID && !f.done[id] {
 		f.open[id] = true
 	}
 }
@@ -154,10 +122,10 @@ func (f *refreshing) want(id string) {
 func (f *refreshing) pending() bool { return len(f.open) > 0 }
 
 // take returns the ids of a kind that are to be read now, sorted.
-func (f *refreshing) take(kind idKind) []string {
+func (f *refreshing) take(kind values.IDKind) []string {
 	var ids []string
 	for id := range f.open {
-		if kindOf(id) == kind {
+		if values.KindOf(id) == kind {
 			ids = append(ids, id)
 			f.done[id] = true
 			delete(f.open, id)
@@ -196,7 +164,7 @@ func renew[T any](ctx context.Context, o *overlay[T], ids []string, name string,
 }
 
 func (f *refreshing) readNetworks(ctx context.Context) error {
-	ids := f.take(networkID)
+	ids := f.take(values.NetworkID)
 	fresh := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return f.networks.get(id) != nil })
 	if err := renew(ctx, &f.networks, ids, "vpc-id", f.r.networks); err != nil {
 		return err
@@ -217,11 +185,11 @@ func (f *refreshing) readNetworks(ctx context.Context) error {
 }
 
 func (f *refreshing) readPeerings(ctx context.Context) error {
-	return renew(ctx, &f.peerings, f.take(peeringID), "vpc-peering-connection-id", f.r.peerings)
+	return renew(ctx, &f.peerings, f.take(values.PeeringID), "vpc-peering-connection-id", f.r.peerings)
 }
 
 func (f *refreshing) readVMs(ctx context.Context) error {
-	ids := f.take(instanceID)
+	ids := f.take(values.InstanceID)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -256,7 +224,7 @@ func (f *refreshing) readVMs(ctx context.Context) error {
 }
 
 func (f *refreshing) readInterfaces(ctx context.Context) error {
-	ids := f.take(interfaceID)
+	ids := f.take(values.InterfaceID)
 	before := make([]*cloud.Interface, len(ids))
 	for i, id := range ids {
 		before[i] = f.nics.get(id)
@@ -300,7 +268,7 @@ func (f *refreshing) wantNetwork(id string) {
 }
 
 func (f *refreshing) readGroups(ctx context.Context) error {
-	ids := f.take(groupID)
+	ids := f.take(values.GroupID)
 	if err := renew(ctx, &f.groups, ids, "group-id", f.r.groups); err != nil {
 		return err
 	}
@@ -315,7 +283,7 @@ func (f *refreshing) readGroups(ctx context.Context) error {
 // readLists reads the lists that are named, and unknown lists that groups refer to. Lists without
 // references are left out, as in Observe.
 func (f *refreshing) readLists(ctx context.Context) error {
-	named := f.take(prefixListID)
+	named := f.take(values.PrefixListID)
 	if len(named) == 0 && len(f.groups.changed) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package aws
+package native
 
 import (
 	"cmp"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
-	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -60,9 +59,8 @@ type serviceBook struct {
 
 // serviceReader reads one API in one region.
 type serviceReader struct {
-	p      *Provider
-	region string
-	found  []description
+	conn  *Conn
+	found []description
 	// faults are what could not be read although the services could.
 	faults []cloud.ServiceFault
 	// missed are kinds that could not be read although the others of the API could.
@@ -75,7 +73,8 @@ type serviceReader struct {
 
 // describe reads the APIs of the kinds beside one another. What one that fails has said before, as
 // far as there is any, stays; what we have written to since is not known then.
-func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.ServiceKind]bool) *described {
+func (s *Services) describe(ctx context.Context, region string, kinds map[cloud.ServiceKind]bool) *described {
+	conn := s.connect(region)
 	ctx, cancel := context.WithTimeout(ctx, serviceTime)
 	defer cancel()
 	kinds = maps.Clone(kinds)
@@ -100,7 +99,7 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 	var wg sync.WaitGroup
 	for i, api := range apis {
 		wg.Go(func() {
-			r := &serviceReader{p: s.Provider, region: region, book: book}
+			r := &serviceReader{conn: conn, book: book}
 			err := recovered.Call(func() error { return api.read(r, ctx) })
 			answers[i] = answer{r.found, r.faults, r.missed, err}
 		})
@@ -157,7 +156,7 @@ func (d *described) tagsOf(id string) map[string]string {
 }
 
 // book is what is kept about single services of a region. The caller holds the lock.
-func (s *Shown) book(region string) *serviceBook {
+func (s *Services) book(region string) *serviceBook {
 	b := s.books[region]
 	if b == nil {
 		b = &serviceBook{}
@@ -168,7 +167,7 @@ func (s *Shown) book(region string) *serviceBook {
 
 // wrote notes that services are, or were, written to: whatever was read of them before the end of
 // that may be older.
-func (s *Shown) wrote(region string, ids []string) {
+func (s *Services) wrote(region string, ids []string) {
 	s.mu.Lock()
 	s.writings++
 	for _, id := range ids {
@@ -187,14 +186,14 @@ func (s *Shown) wrote(region string, ids []string) {
 }
 
 // stale reports whether we have written to a service that was not described since.
-func (s *Shown) stale(id string) bool {
+func (s *Services) stale(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written[id] > 0
 }
 
 // seen notes that a service was described after so many writings.
-func (s *Shown) seen(id string, writings int) {
+func (s *Services) seen(id string, writings int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.written[id] <= writings {
@@ -207,7 +206,7 @@ func (r *serviceReader) add(d description) error {
 	d.Fixed = cmp.Or(fixed(d.Kind), d.Fixed)
 	slices.Sort(d.GroupIDs)
 	r.found = append(r.found, d)
-	if bound := r.p.cfg.Bounds.Objects; len(r.found) > bound {
+	if bound := r.conn.Bounds.Objects; len(r.found) > bound {
 		return &cloud.BoundError{What: "the account has", Bound: int64(bound), Unit: "services of a kind", Flag: bounds.FlagObjects}
 	}
 	return nil
@@ -217,12 +216,12 @@ func (r *serviceReader) add(d description) error {
 func (r *serviceReader) paged(call string, next func(mark *string) (*string, error)) error {
 	var mark *string
 	for n := 0; ; n++ {
-		if bound := r.p.cfg.Bounds.Pages; n == bound {
-			return failure.Classify(call, &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: bounds.FlagPages}, r.p.cfg.Now())
+		if bound := r.conn.Bounds.Pages; n == bound {
+			return r.conn.classify(call, &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: bounds.FlagPages})
 		}
 		var err error
 		if mark, err = next(mark); err != nil {
-			return failure.Classify(call, err, r.p.cfg.Now())
+			return r.conn.classify(call, err)
 		}
 		if awssdk.ToString(mark) == "" {
 			return nil
@@ -231,7 +230,7 @@ func (r *serviceReader) paged(call string, next func(mark *string) (*string, err
 }
 
 func (r *serviceReader) databases(ctx context.Context) error {
-	api := rds.NewFromConfig(r.p.base, func(o *rds.Options) { o.Region = r.region })
+	api := rds.NewFromConfig(r.conn.Base, func(o *rds.Options) { o.Region = r.conn.Region })
 	networks := map[string]string{} // of clusters, by their IDs
 	if err := r.instances(ctx, api, networks); err != nil || len(networks) == 0 {
 		return err
@@ -333,10 +332,10 @@ func portName(engine string) string {
 }
 
 func (r *serviceReader) endpoints(ctx context.Context) error {
-	api := r.p.region(r.region)
+	api := r.conn.EC2
 	return r.paged("DescribeVpcEndpoints", func(mark *string) (*string, error) {
 		out, err := api.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{
-			NextToken: mark, MaxResults: awssdk.Int32(r.p.cfg.PageSize), Filters: []types.Filter{filter("vpc-endpoint-type", string(types.VpcEndpointTypeInterface))},
+			NextToken: mark, MaxResults: awssdk.Int32(r.conn.PageSize), Filters: []types.Filter{filter("vpc-endpoint-type", string(types.VpcEndpointTypeInterface))},
 		})
 		if err != nil {
 			return nil, err
@@ -344,7 +343,7 @@ func (r *serviceReader) endpoints(ctx context.Context) error {
 		for _, x := range out.VpcEndpoints {
 			id := awssdk.ToString(x.VpcEndpointId)
 			d := description{Service: cloud.Service{
-				ID: arn("ec2", r.region, cmp.Or(awssdk.ToString(x.OwnerId), r.p.knownOwner()), "vpc-endpoint/"+id), Kind: cloud.VPCEndpoint,
+				ID: arn("ec2", r.conn.Region, cmp.Or(awssdk.ToString(x.OwnerId), r.conn.Owner()), "vpc-endpoint/"+id), Kind: cloud.VPCEndpoint,
 				NetworkID: awssdk.ToString(x.VpcId), Tags: values.TagMap(x.Tags),
 			}, nics: append([]string{}, x.NetworkInterfaceIds...)}
 			d.Name = cmp.Or(d.Tags[values.NameTag], id)
@@ -370,7 +369,7 @@ func (r *serviceReader) endpoints(ctx context.Context) error {
 }
 
 func (r *serviceReader) functions(ctx context.Context) error {
-	api := lambda.NewFromConfig(r.p.base, func(o *lambda.Options) { o.Region = r.region })
+	api := lambda.NewFromConfig(r.conn.Base, func(o *lambda.Options) { o.Region = r.conn.Region })
 	return r.paged("ListFunctions", func(mark *string) (*string, error) {
 		out, err := api.ListFunctions(ctx, &lambda.ListFunctionsInput{Marker: mark, MaxItems: awssdk.Int32(recordsPerPage)})
 		if err != nil {

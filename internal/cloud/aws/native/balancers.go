@@ -1,4 +1,4 @@
-package aws
+package native
 
 import (
 	"cmp"
@@ -18,7 +18,6 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/bounds"
-	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -120,7 +119,7 @@ type question struct {
 }
 
 func (r *serviceReader) balancers(ctx context.Context) error {
-	api := elb.NewFromConfig(r.p.base, func(o *elb.Options) { o.Region = r.region })
+	api := elb.NewFromConfig(r.conn.Base, func(o *elb.Options) { o.Region = r.conn.Region })
 	if err := r.listBalancers(ctx, api); err != nil {
 		return err
 	}
@@ -175,7 +174,7 @@ func (r *serviceReader) listBalancers(ctx context.Context, api *elb.Client) erro
 // listTargetGroups returns the target groups that balancers hand traffic to, by their ARNs.
 func (r *serviceReader) listTargetGroups(ctx context.Context, api *elb.Client) (map[string]elbtypes.TargetGroup, error) {
 	groups := map[string]elbtypes.TargetGroup{}
-	bound := r.p.cfg.Bounds.Objects
+	bound := r.conn.Bounds.Objects
 	err := r.paged("DescribeTargetGroups", func(mark *string) (*string, error) {
 		out, err := api.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{Marker: mark})
 		if err != nil {
@@ -264,7 +263,7 @@ func (r *serviceReader) askAll(ctx context.Context, questions []question) (faile
 				case err == nil, bounded.Err() != nil && ctx.Err() == nil, gone(err):
 					continue
 				}
-				err = failure.Classify(q.call, err, r.p.cfg.Now())
+				err = r.conn.classify(q.call, err)
 				mu.Lock()
 				stopped[q.call] = true
 				if q.targets {
@@ -402,7 +401,7 @@ func (r *serviceReader) equip(groups map[string]elbtypes.TargetGroup) error {
 		}
 	}
 	known := map[string]cloud.TargetGroup{}
-	n, bound := 0, r.p.cfg.Bounds.Objects
+	n, bound := 0, r.conn.Bounds.Objects
 	for i := range r.found {
 		d := &r.found[i]
 		var told bool

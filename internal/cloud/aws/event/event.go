@@ -1,4 +1,4 @@
-package aws
+package event
 
 import (
 	"encoding/json"
@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
-
-// This file reads EventBridge events. It is pure. An event is a hint and may be forged by any
-// writer to the queue: it can only cause a reading, and its words are only ever shown.
 
 // The events that say something about a snapshot.
 const (
@@ -56,39 +54,39 @@ type event struct {
 	} `json:"detail"`
 }
 
-// identity is who we are to the cloud.
-type identity struct {
-	account, arn string
+// Identity is what the cloud knows the account by: its number, and the name that calls go under.
+type Identity struct {
+	Account, ARN string
 }
 
-// hint is what an event hints at, and the request that it is about; empty if it is about none.
-type hint struct {
+// Hint is what an event hints at, and the request that it is about; empty if it is about none.
+type Hint struct {
 	cloud.Change
-	request
-	// mark says that nothing but the mark of an instance has changed, which says nothing about a
+	Request Request
+	// Mark says that nothing but the mark of an instance has changed, which says nothing about a
 	// snapshot and happens all the time. Our own proves that events come.
-	mark bool
+	Mark bool
 }
 
-// readEvent returns what an event hints at; false if that is nothing, for whatever reason.
-func readEvent(body string, us identity) (hint, bool) {
+// Read returns what an event hints at; false if that is nothing, for whatever reason.
+func Read(body string, us Identity) (Hint, bool) {
 	var e event
-	if json.Unmarshal([]byte(body), &e) != nil || e.Account != us.account || !regionName.MatchString(e.Region) {
-		return hint{}, false
+	if json.Unmarshal([]byte(body), &e) != nil || e.Account != us.Account || !regionName.MatchString(e.Region) {
+		return Hint{}, false
 	}
 	c, relevant := e.change(us)
 	if !relevant {
-		return hint{}, false
+		return Hint{}, false
 	}
-	h := hint{Change: c}
+	h := Hint{Change: c}
 	if e.Kind == apiCall {
-		h.request = request{region: e.Region, call: e.Detail.Name, id: e.Detail.RequestID}
-		h.mark = onlyMark(tagKeys(e.Detail.Request))
+		h.Request = Request{Region: e.Region, Call: e.Detail.Name, ID: e.Detail.RequestID}
+		h.Mark = onlyMark(tagKeys(e.Detail.Request))
 	}
 	return h, true
 }
 
-func (e *event) change(us identity) (cloud.Change, bool) {
+func (e *event) change(us Identity) (cloud.Change, bool) {
 	c := cloud.Change{Region: e.Region}
 	switch e.Kind {
 	case stateChange:
@@ -110,10 +108,10 @@ func (e *event) change(us identity) (cloud.Change, bool) {
 var regionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+){1,8}$`)
 
 // call reads CloudTrail's record of a call.
-func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
+func (e *event) call(c cloud.Change, us Identity) (cloud.Change, bool) {
 	d := &e.Detail
 	kinds, relevant := kindsOfCall(d.Name)
-	if !relevant || d.Source != "ec2.amazonaws.com" || d.ErrorCode != "" || d.ReadOnly || d.Recipient != "" && d.Recipient != us.account {
+	if !relevant || d.Source != "ec2.amazonaws.com" || d.ErrorCode != "" || d.ReadOnly || d.Recipient != "" && d.Recipient != us.Account {
 		return cloud.Change{}, false
 	}
 	found := map[string]bool{}
@@ -124,7 +122,7 @@ func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
 		collect(d.Response, found)
 	}
 	for id := range found {
-		if slices.Contains(kinds, kindOf(id)) {
+		if slices.Contains(kinds, values.KindOf(id)) {
 			c.IDs = append(c.IDs, id)
 		}
 	}
@@ -137,7 +135,7 @@ func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
 		return cloud.Change{}, false // tags of volumes, images, ...
 	}
 	c.Author = cloud.Author{Who: cloud.Words(firstOf(d.Identity.ARN, d.Identity.InvokedBy, d.Identity.Type)), Call: d.Name, At: d.Time}
-	c.Author.Ours = us.arn != "" && d.Identity.ARN == us.arn
+	c.Author.Ours = us.ARN != "" && d.Identity.ARN == us.ARN
 	return c, true
 }
 
@@ -159,27 +157,33 @@ func onlyMark(keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return key != cloud.TagInstance })
 }
 
+// Changes reports whether a call changes what snapshots show.
+func Changes(call string) bool {
+	_, changes := kindsOfCall(call)
+	return changes
+}
+
 // kindsOfCall returns the kinds of objects that a call changes; false for calls that change nothing
 // that we look at.
-func kindsOfCall(name string) ([]idKind, bool) {
+func kindsOfCall(name string) ([]values.IDKind, bool) {
 	switch name {
 	case "CreateTags", "DeleteTags":
-		return []idKind{instanceID, interfaceID, groupID, networkID}, true
+		return []values.IDKind{values.InstanceID, values.InterfaceID, values.GroupID, values.NetworkID}, true
 	case "RunInstances", "StartInstances", "StopInstances", "TerminateInstances", "ModifyInstanceAttribute",
 		"CreateNetworkInterface", "DeleteNetworkInterface", "AttachNetworkInterface", "DetachNetworkInterface",
 		"ModifyNetworkInterfaceAttribute", "ResetNetworkInterfaceAttribute", "AssignPrivateIpAddresses",
 		"UnassignPrivateIpAddresses", "AssignIpv6Addresses", "UnassignIpv6Addresses", "AssociateAddress", "DisassociateAddress":
-		return []idKind{instanceID, interfaceID}, true
+		return []values.IDKind{values.InstanceID, values.InterfaceID}, true
 	case "CreateSecurityGroup", "DeleteSecurityGroup", "AuthorizeSecurityGroupIngress", "AuthorizeSecurityGroupEgress",
 		"RevokeSecurityGroupIngress", "RevokeSecurityGroupEgress", "ModifySecurityGroupRules",
 		"UpdateSecurityGroupRuleDescriptionsIngress", "UpdateSecurityGroupRuleDescriptionsEgress":
-		return []idKind{groupID}, true
+		return []values.IDKind{values.GroupID}, true
 	case "CreateVpc", "CreateDefaultVpc", "DeleteVpc", "AssociateVpcCidrBlock", "DisassociateVpcCidrBlock":
-		return []idKind{networkID}, true
+		return []values.IDKind{values.NetworkID}, true
 	case "CreateVpcPeeringConnection", "AcceptVpcPeeringConnection", "RejectVpcPeeringConnection", "DeleteVpcPeeringConnection":
-		return []idKind{peeringID}, true
+		return []values.IDKind{values.PeeringID}, true
 	case "CreateManagedPrefixList", "ModifyManagedPrefixList", "DeleteManagedPrefixList", "RestoreManagedPrefixListVersion":
-		return []idKind{prefixListID}, true
+		return []values.IDKind{values.PrefixListID}, true
 	}
 	return nil, false
 }
@@ -192,7 +196,7 @@ func ruledGroup(call string, request any) string {
 		return ""
 	}
 	id, _ := fields["groupId"].(string)
-	if kindOf(id) != groupID || !anyID.MatchString(id) {
+	if values.KindOf(id) != values.GroupID || !anyID.MatchString(id) {
 		return ""
 	}
 	return id
@@ -223,7 +227,7 @@ var anyID = regexp.MustCompile(`^[a-z]+-([0-9a-f]{8}|[0-9a-f]{17})$`)
 
 // wellFormed keeps the ids of objects that we look at.
 func wellFormed(ids []string) []string {
-	return slices.DeleteFunc(ids, func(id string) bool { return kindOf(id) == otherID || !anyID.MatchString(id) })
+	return slices.DeleteFunc(ids, func(id string) bool { return values.KindOf(id) == values.OtherID || !anyID.MatchString(id) })
 }
 
 func firstOf(all ...string) string {

@@ -1,4 +1,4 @@
-package aws
+package native
 
 import (
 	"errors"
@@ -43,7 +43,7 @@ func TestTurns(t *testing.T) {
 // all listeners, are an error before they are memory.
 func TestTargetsAreBounded(t *testing.T) {
 	t.Parallel()
-	r := &serviceReader{p: &Provider{cfg: Config{Bounds: cloud.Bounds{Objects: 10_000}}}, book: &serviceBook{}}
+	r := &serviceReader{conn: &Conn{Bounds: cloud.Bounds{Objects: 10_000}}, book: &serviceBook{}}
 	groups := map[string]elbtypes.TargetGroup{}
 	for i := range 1000 {
 		groups[fmt.Sprintf("arn:g/%d", i)] = elbtypes.TargetGroup{LoadBalancerArns: []string{"b"}, Protocol: elbtypes.ProtocolEnumHttp}

@@ -1,4 +1,4 @@
-package aws
+package event
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/values"
 )
 
 // record is an event in the form that CloudTrail and EventBridge give it.
@@ -53,12 +54,12 @@ func TestReadEvent(t *testing.T) {
 		"wrong types":       {`{"detail-type":7,"account":"111122223333"}`, "-"},
 		"very many":         {record(us, "TerminateInstances", "", `[`+strings.TrimSuffix(manyIDs(600), ",")+`]`, "null"), "*"},
 	} {
-		got, relevant := readEvent(c.body, identity{account: us})
+		got, relevant := Read(c.body, Identity{Account: us})
 		text := strings.Join(got.IDs, " ")
 		switch {
 		case !relevant:
 			text = "-"
-		case got.mark:
+		case got.Mark:
 			text = "mark"
 		case len(got.IDs) == 0:
 			text = "*"
@@ -70,7 +71,7 @@ func TestReadEvent(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	c, _ := readEvent(record(us, "DeleteVpc", "", `{"vpcId":"vpc-01234567"}`, "null"), identity{account: us, arn: "arn:aws:sts::111122223333:assumed-role/ops/jo"})
+	c, _ := Read(record(us, "DeleteVpc", "", `{"vpcId":"vpc-01234567"}`, "null"), Identity{Account: us, ARN: "arn:aws:sts::111122223333:assumed-role/ops/jo"})
 	if a := c.Author; a.Who != "arn:aws:sts::111122223333:assumed-role/ops/jo" || a.Call != "DeleteVpc" || a.At.Second() != 4 || !a.Ours {
 		t.Errorf("author %+v", a)
 	}
@@ -90,7 +91,7 @@ func FuzzReadEvent(f *testing.F) {
 	f.Add(record("111122223333", "CreateTags", "", `{"resourcesSet":{"items":[{"resourceId":"i-01234567"}]}}`, "null"))
 	f.Add(`{"account":"111122223333","region":"eu-west-3","detail-type":"Tag Change on Resource","resources":["/","i-01234567"]}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		c, relevant := readEvent(body, identity{account: "111122223333"})
+		c, relevant := Read(body, Identity{Account: "111122223333"})
 		if !relevant {
 			return
 		}
@@ -98,32 +99,9 @@ func FuzzReadEvent(f *testing.F) {
 			t.Errorf("%+v", c)
 		}
 		for _, id := range c.IDs {
-			if kindOf(id) == otherID || len(id) > 30 {
+			if values.KindOf(id) == values.OtherID || len(id) > 30 {
 				t.Errorf("id %q", id)
 			}
 		}
 	})
-}
-
-func TestQueueRegion(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"https://sqs.eu-west-3.amazonaws.com/111122223333/q":     "eu-west-3",
-		"https://eu-west-3.queue.amazonaws.com/111122223333/q":   "eu-west-3",
-		"https://sqs.cn-north-1.amazonaws.com.cn/111122223333/q": "cn-north-1",
-		"http://127.0.0.1:8555/111122223333/q":                   "otherwise",
-		"https://queue.example.com/q":                            "otherwise",
-	} {
-		if got := (Queue{URL: url}).region("otherwise"); got != want {
-			t.Errorf("%s: %s; want %s", url, got, want)
-		}
-	}
-	if got := (Queue{URL: "https://sqs.eu-west-3.amazonaws.com/1/q", Region: "us-east-1"}).region("x"); got != "us-east-1" {
-		t.Error(got)
-	}
-	for _, bad := range []string{"", "ftp://x/y", "/only/a/path", "https://"} {
-		if (reach{}).checkQueue(bad) == nil {
-			t.Errorf("%q was accepted", bad)
-		}
-	}
 }

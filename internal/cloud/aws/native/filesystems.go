@@ -1,4 +1,4 @@
-package aws
+package native
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 const differing = "its mount targets have different security groups: give all of them the same ones"
 
 func (r *serviceReader) fileSystems(ctx context.Context) error {
-	api := efs.NewFromConfig(r.p.base, func(o *efs.Options) { o.Region = r.region })
+	api := efs.NewFromConfig(r.conn.Base, func(o *efs.Options) { o.Region = r.conn.Region })
 	return r.paged("DescribeFileSystems", func(mark *string) (*string, error) {
 		out, err := api.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{Marker: mark})
 		if err != nil {
@@ -49,22 +49,22 @@ func differ(s *cloud.Service, nics []*cloud.Interface) bool {
 	return cloud.FormerGroups(s.Tags) == nil && slices.ContainsFunc(nics, func(n *cloud.Interface) bool { return !slices.Equal(n.GroupIDs, nics[0].GroupIDs) })
 }
 
-func (s services) efs() *efs.Client {
-	return efs.NewFromConfig(s.w.p.base, func(o *efs.Options) { o.Region = s.w.scope.Region })
+func (s setting) efs() *efs.Client {
+	return efs.NewFromConfig(s.conn.Base, func(o *efs.Options) { o.Region = s.conn.Region })
 }
 
 // setFileSystem gives all mount targets of a file system the groups, one after the other.
-func (s services) setFileSystem(ctx context.Context, id string) error {
+func (s setting) setFileSystem(ctx context.Context, id string) error {
 	api := s.efs()
 	var targets []string
 	in := &efs.DescribeMountTargetsInput{FileSystemId: awssdk.String(id)}
 	for n := 0; n == 0 || awssdk.ToString(in.Marker) != ""; n++ {
-		if bound := s.w.p.cfg.Bounds.Pages; n == bound {
-			return s.w.classify("DescribeMountTargets", &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: bounds.FlagPages})
+		if bound := s.conn.Bounds.Pages; n == bound {
+			return s.conn.classify("DescribeMountTargets", &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: bounds.FlagPages})
 		}
 		out, err := api.DescribeMountTargets(ctx, in)
 		if err != nil {
-			return s.w.classify("DescribeMountTargets", err)
+			return s.conn.classify("DescribeMountTargets", err)
 		}
 		for _, x := range out.MountTargets {
 			if x.LifeCycleState != efstypes.LifeCycleStateDeleting && x.LifeCycleState != efstypes.LifeCycleStateDeleted {
@@ -75,7 +75,7 @@ func (s services) setFileSystem(ctx context.Context, id string) error {
 	}
 	for _, target := range targets {
 		if err := s.given(ctx, "ModifyMountTargetSecurityGroups", func() error {
-			_, err := api.ModifyMountTargetSecurityGroups(ctx, &efs.ModifyMountTargetSecurityGroupsInput{MountTargetId: awssdk.String(target), SecurityGroups: s.w.op.GroupIDs})
+			_, err := api.ModifyMountTargetSecurityGroups(ctx, &efs.ModifyMountTargetSecurityGroupsInput{MountTargetId: awssdk.String(target), SecurityGroups: s.op.GroupIDs})
 			return err
 		}); err != nil {
 			return err
@@ -84,13 +84,13 @@ func (s services) setFileSystem(ctx context.Context, id string) error {
 	return nil
 }
 
-func (s services) tagFileSystem(ctx context.Context, id string) error {
-	tags := tagsOf(s.w, func(k, v *string) efstypes.Tag { return efstypes.Tag{Key: k, Value: v} })
+func (s setting) tagFileSystem(ctx context.Context, id string) error {
+	tags := tagsOf(s, func(k, v *string) efstypes.Tag { return efstypes.Tag{Key: k, Value: v} })
 	_, err := s.efs().TagResource(ctx, &efs.TagResourceInput{ResourceId: awssdk.String(id), Tags: tags})
-	return s.w.classify("TagResource", err)
+	return s.conn.classify("TagResource", err)
 }
 
-func (s services) untagFileSystem(ctx context.Context, id string) error {
-	_, err := s.efs().UntagResource(ctx, &efs.UntagResourceInput{ResourceId: awssdk.String(id), TagKeys: s.w.keys()})
-	return s.w.classify("UntagResource", err)
+func (s setting) untagFileSystem(ctx context.Context, id string) error {
+	_, err := s.efs().UntagResource(ctx, &efs.UntagResourceInput{ResourceId: awssdk.String(id), TagKeys: s.keys()})
+	return s.conn.classify("UntagResource", err)
 }

@@ -1,4 +1,4 @@
-package aws
+package native
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	cachetypes "github.com/aws/aws-sdk-go-v2/service/elasticache/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws/failure"
 )
 
 // This file reads and sets caches. A replication group has no security groups in the API: its
@@ -38,7 +37,7 @@ type cacheBook struct {
 }
 
 func (r *serviceReader) cacheAPI() *elasticache.Client {
-	return elasticache.NewFromConfig(r.p.base, func(o *elasticache.Options) { o.Region = r.region })
+	return elasticache.NewFromConfig(r.conn.Base, func(o *elasticache.Options) { o.Region = r.conn.Region })
 }
 
 func (r *serviceReader) caches(ctx context.Context) error {
@@ -156,7 +155,7 @@ func (d *description) answersAt(engine string, at *cachetypes.Endpoint) {
 // described tells none.
 func (r *serviceReader) askCacheTags(ctx context.Context, api *elasticache.Client, id string) error {
 	out, err := api.ListTagsForResource(ctx, &elasticache.ListTagsForResourceInput{ResourceName: &id})
-	if changing(err) || cloud.ClassOf(failure.Classify("ListTagsForResource", err, r.p.cfg.Now())) == cloud.NotFound {
+	if changing(err) || cloud.ClassOf(r.conn.classify("ListTagsForResource", err)) == cloud.NotFound {
 		return nil
 	}
 	if err != nil {
@@ -197,74 +196,74 @@ func (r *serviceReader) tagCaches() {
 	}
 }
 
-func (s services) elastiCache() *elasticache.Client {
-	return elasticache.NewFromConfig(s.w.p.base, func(o *elasticache.Options) { o.Region = s.w.scope.Region })
+func (s setting) elastiCache() *elasticache.Client {
+	return elasticache.NewFromConfig(s.conn.Base, func(o *elasticache.Options) { o.Region = s.conn.Region })
 }
 
 // setCache gives a cache the groups, which ElastiCache does at once. ApplyImmediately would apply,
 // too, what the owner has put off to the next maintenance window; see setDatabase.
-func (s services) setCache(ctx context.Context, name string) error {
+func (s setting) setCache(ctx context.Context, name string) error {
 	return s.given(ctx, "ModifyCacheCluster", func() error {
-		_, err := s.elastiCache().ModifyCacheCluster(ctx, &elasticache.ModifyCacheClusterInput{CacheClusterId: awssdk.String(name), SecurityGroupIds: s.w.op.GroupIDs})
+		_, err := s.elastiCache().ModifyCacheCluster(ctx, &elasticache.ModifyCacheClusterInput{CacheClusterId: awssdk.String(name), SecurityGroupIds: s.op.GroupIDs})
 		return err
 	})
 }
 
 // setReplicationGroup gives a replication group, and so all its members, the groups.
-func (s services) setReplicationGroup(ctx context.Context, name string) error {
+func (s setting) setReplicationGroup(ctx context.Context, name string) error {
 	return s.given(ctx, "ModifyReplicationGroup", func() error {
-		_, err := s.elastiCache().ModifyReplicationGroup(ctx, &elasticache.ModifyReplicationGroupInput{ReplicationGroupId: awssdk.String(name), SecurityGroupIds: s.w.op.GroupIDs})
+		_, err := s.elastiCache().ModifyReplicationGroup(ctx, &elasticache.ModifyReplicationGroupInput{ReplicationGroupId: awssdk.String(name), SecurityGroupIds: s.op.GroupIDs})
 		return err
 	})
 }
 
-func (s services) tagCache(ctx context.Context, name string) error {
-	tags := tagsOf(s.w, func(k, v *string) cachetypes.Tag { return cachetypes.Tag{Key: k, Value: v} })
+func (s setting) tagCache(ctx context.Context, name string) error {
+	tags := tagsOf(s, func(k, v *string) cachetypes.Tag { return cachetypes.Tag{Key: k, Value: v} })
 	return s.whenAvailable(ctx, "AddTagsToResource", name, func() error {
-		_, err := s.elastiCache().AddTagsToResource(ctx, &elasticache.AddTagsToResourceInput{ResourceName: awssdk.String(s.w.op.Target), Tags: tags})
+		_, err := s.elastiCache().AddTagsToResource(ctx, &elasticache.AddTagsToResourceInput{ResourceName: awssdk.String(s.op.Target), Tags: tags})
 		return err
 	})
 }
 
-func (s services) untagCache(ctx context.Context, name string) error {
+func (s setting) untagCache(ctx context.Context, name string) error {
 	return s.whenAvailable(ctx, "RemoveTagsFromResource", name, func() error {
-		_, err := s.elastiCache().RemoveTagsFromResource(ctx, &elasticache.RemoveTagsFromResourceInput{ResourceName: awssdk.String(s.w.op.Target), TagKeys: s.w.keys()})
+		_, err := s.elastiCache().RemoveTagsFromResource(ctx, &elasticache.RemoveTagsFromResourceInput{ResourceName: awssdk.String(s.op.Target), TagKeys: s.keys()})
 		return err
 	})
 }
 
 // whenAvailable does a call about the tags of a cache once nothing is being changed, as after its
 // groups were set: until then ElastiCache says that it is not there.
-func (s services) whenAvailable(ctx context.Context, call, name string, do func() error) error {
-	wait, deadline := firstWait, s.w.p.cfg.Now().Add(arriveTime)
+func (s setting) whenAvailable(ctx context.Context, call, name string, do func() error) error {
+	wait, deadline := s.conn.FirstWait, s.conn.Now().Add(arriveTime)
 	for {
 		state, err := s.stateOfCache(ctx, name)
 		if err != nil {
 			return err
 		}
 		if state == available {
-			err := s.w.classify(call, do())
+			err := s.conn.classify(call, do())
 			if !changing(err) && cloud.ClassOf(err) != cloud.NotFound {
 				return err
 			}
 		}
-		if !s.w.p.cfg.Now().Before(deadline) {
-			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: fmt.Errorf("%s is still %s after %s, and takes no tags until it is %s", s.w.op.Target, cloud.Words(state), arriveTime, available)}
+		if !s.conn.Now().Before(deadline) {
+			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: fmt.Errorf("%s is still %s after %s, and takes no tags until it is %s", s.op.Target, cloud.Words(state), arriveTime, available)}
 		}
-		if err := s.w.p.cfg.Sleep(ctx, wait); err != nil {
-			return s.w.classify(call, err)
+		if err := s.conn.Sleep(ctx, wait); err != nil {
+			return s.conn.classify(call, err)
 		}
-		wait = min(2*wait, maxWait)
+		wait = min(2*wait, s.conn.MaxWait)
 	}
 }
 
 // stateOfCache is the state of the cache or replication group that the op is about; an error of the
 // class NotFound if it is not there.
-func (s services) stateOfCache(ctx context.Context, name string) (string, error) {
-	if strings.HasSuffix(s.w.op.Target, ":replicationgroup:"+name) {
+func (s setting) stateOfCache(ctx context.Context, name string) (string, error) {
+	if strings.HasSuffix(s.op.Target, ":replicationgroup:"+name) {
 		out, err := s.elastiCache().DescribeReplicationGroups(ctx, &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: awssdk.String(name)})
 		if err != nil {
-			return "", s.w.classify("DescribeReplicationGroups", err)
+			return "", s.conn.classify("DescribeReplicationGroups", err)
 		}
 		for _, x := range out.ReplicationGroups {
 			return awssdk.ToString(x.Status), nil
@@ -273,7 +272,7 @@ func (s services) stateOfCache(ctx context.Context, name string) (string, error)
 	}
 	out, err := s.elastiCache().DescribeCacheClusters(ctx, &elasticache.DescribeCacheClustersInput{CacheClusterId: awssdk.String(name)})
 	if err != nil {
-		return "", s.w.classify("DescribeCacheClusters", err)
+		return "", s.conn.classify("DescribeCacheClusters", err)
 	}
 	for _, x := range out.CacheClusters {
 		return awssdk.ToString(x.CacheClusterStatus), nil

@@ -1,4 +1,4 @@
-package aws
+package native
 
 import (
 	"net/netip"
