@@ -21,7 +21,7 @@ func TestPartsAreTheDelta(t *testing.T) {
 		e := policy.New(policy.Options{})
 		for i := range 700 {
 			e.PutEntity(policy.Entity{
-				EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: fmt.Sprint("p", i)}, Host: fmt.Sprint("h", i%3),
+				EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: fmt.Sprint("p", i)}, Host: fmt.Sprint("h", i%12),
 				Labels: map[string]string{"odd": fmt.Sprint(i % 2), "id": fmt.Sprint(i)}, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})},
 			})
 		}
@@ -34,6 +34,12 @@ func TestPartsAreTheDelta(t *testing.T) {
 				}}},
 			})
 		}
+		for i := range 24 { // with more spans than a few, each of two policies
+			e.PutPolicy(policy.Policy{
+				Kind: policy.KubernetesNetworkPolicy, Namespace: "n", Name: fmt.Sprint("one", i), UID: fmt.Sprint("one", i),
+				AppliedTo: []policy.AppliedTo{{PodSelector: &policy.Selector{MatchLabels: map[string]string{"id": fmt.Sprint(i)}}}},
+			})
+		}
 		return e
 	}
 	var parts watchstore.Changes
@@ -44,14 +50,17 @@ func TestPartsAreTheDelta(t *testing.T) {
 		parts.AppliedToGroups = append(parts.AppliedToGroups, c.AppliedToGroups...)
 		parts.Policies = append(parts.Policies, c.Policies...)
 	}
-	numbers := map[uint32]string{}
+	numbers, spans := map[uint32]string{}, map[string]uint32{}
 	number := func(of *uint32, span []string) {
 		text := fmt.Sprint(span)
 		if known, is := numbers[*of]; is && known != text {
 			t.Errorf("the spans %s and %s have the number %d", known, text, *of)
 		}
+		if known, is := spans[text]; is && known != *of {
+			t.Errorf("the span %s has the numbers %d and %d", text, known, *of)
+		}
 		if *of != 0 {
-			numbers[*of], *of = text, 0
+			numbers[*of], spans[text], *of = text, *of, 0
 		}
 	}
 	for i := range parts.AddressGroups {
@@ -63,8 +72,8 @@ func TestPartsAreTheDelta(t *testing.T) {
 	for i := range parts.Policies {
 		number(&parts.Policies[i].SpanNumber, parts.Policies[i].SpanAdded)
 	}
-	if len(numbers) < 2 {
-		t.Errorf("%d spans have numbers", len(numbers))
+	if len(numbers) != 15 {
+		t.Errorf("%d spans have numbers, want 15", len(numbers))
 	}
 	for _, g := range parts.AppliedToGroups { // what is new is in no order
 		slices.SortFunc(g.Added, func(a, b watchstore.Member) int {

@@ -233,6 +233,13 @@ type rig struct {
 
 func newRig(tb testing.TB, objects []held, keys []string) *rig {
 	r := &rig{feed: newFeed(), quiet: make(chan struct{}, 1), patience: time.NewTimer(0)}
+	counts := map[reflect.Type]int{}
+	for _, o := range objects {
+		counts[o.kind]++
+	}
+	for kind, n := range counts {
+		r.feed.objects[kind] = make([]any, 0, n)
+	}
 	for _, o := range objects {
 		r.feed.objects[o.kind] = append(r.feed.objects[o.kind], o.object)
 	}

@@ -4,8 +4,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-
-	"github.com/nephele-io/nephele/internal/table"
 )
 
 // Changes is what one Commit changed. Objects that are new are described one by one, while somebody
@@ -15,9 +13,9 @@ import (
 // First comes what is changed or gone, by name, then what is new: by name too, but if that is a
 // great deal as it was made, so that what belongs together is near in memory.
 type Changes struct {
-	// serial numbers Commits; keys are the spans that have been spelled, see reach.spelled.
+	// serial numbers Commits; spans are those that have been spelled, see reach.spelled.
 	serial uint32
-	keys   [][]string
+	spans  spelledSpans
 	hosts  hostTable
 	// freshGroups and freshPolicies are new; groups and policies are the other changes.
 	freshGroups   [2][]*group
@@ -33,7 +31,7 @@ func (c *Changes) again(serial uint32) *Changes {
 		return &Changes{serial: serial}
 	}
 	*c = Changes{
-		serial: serial, keys: scratchOf(c.keys), policies: scratchOf(c.policies), freshPolicies: scratchOf(c.freshPolicies),
+		serial: serial, spans: c.spans.again(), policies: scratchOf(c.policies), freshPolicies: scratchOf(c.freshPolicies),
 		groups:      [2][]GroupDelta{scratchOf(c.groups[0]), scratchOf(c.groups[1])},
 		freshGroups: [2][]*group{scratchOf(c.freshGroups[0]), scratchOf(c.freshGroups[1])},
 	}
@@ -100,13 +98,66 @@ func (c *Changes) sort() {
 	}
 }
 
-// wholeSpan returns the keys of a reach, spelled once, and their number among those that are.
+// spelledSpans are spans as keys, each once: many reaches have the same one.
+type spelledSpans struct {
+	list []spelledSpan
+	// byHosts finds them where there are more than fewSpans; text is a key of it.
+	byHosts map[string]uint32
+	text    []byte
+}
+
+// spelledSpan is a span by its hosts and by their keys.
+type spelledSpan struct {
+	hosts *hostCounts
+	keys  []string
+}
+
+// fewSpans is the number of spans up to which a look at each of them finds one as fast.
+const fewSpans = 8
+
+// again returns room for others.
+func (x *spelledSpans) again() spelledSpans {
+	return spelledSpans{list: scratchOf(x.list), text: x.text[:0]}
+}
+
+// spell returns the place of a span, which must not change before the next Commit.
+func (x *spelledSpans) spell(c *hostCounts, hosts hostTable) uint32 {
+	if x.byHosts == nil {
+		for i := range x.list {
+			if x.list[i].hosts.sameHosts(c) {
+				return uint32(i)
+			}
+		}
+		if len(x.list) >= fewSpans {
+			x.byHosts = make(map[string]uint32, 2*fewSpans)
+			for i := range x.list {
+				x.byHosts[string(x.list[i].hosts.appendText(nil))] = uint32(i)
+			}
+		}
+	}
+	at := uint32(len(x.list))
+	if x.byHosts != nil {
+		x.text = c.appendText(x.text[:0])
+		if known, ok := x.byHosts[string(x.text)]; ok {
+			return known
+		}
+		x.byHosts[string(x.text)] = at
+	}
+	x.list = append(x.list, spelledSpan{c, hosts.keys(c)})
+	return at
+}
+
+// at returns the keys of the span at a place, and its number.
+func (x *spelledSpans) at(place uint32) (keys []string, number uint32) {
+	return x.list[place].keys, place + 1
+}
+
+// wholeSpan returns the keys of a reach, spelled once, and the number of that span.
 func (c *Changes) wholeSpan(r *reach) (keys []string, number uint32) {
 	if r.spelled.serial != c.serial {
-		r.spelled.serial, r.spelled.at = c.serial, uint32(len(c.keys))
-		c.keys = table.Append(c.keys, c.hosts.keys(r.hostSpan()))
+		r.spelled.serial, r.spelled.at = c.serial, c.spans.spell(r.hostSpan(), c.hosts)
 	}
-	return c.keys[r.spelled.at], r.spelled.at + 1
+	return c.spans.at(r.spelled.at)
 }
 
 // wholeSpanOf returns the keys of a group: those of its reach where it has just one, and they are
@@ -115,7 +166,7 @@ func (c *Changes) wholeSpanOf(g *group) (keys []string, number uint32) {
 	if r := g.reaches.one; r != nil && (g.role == AddressGroup || r.several == nil) {
 		return c.wholeSpan(r)
 	}
-	return c.hosts.keys(&g.hosts), 0
+	return c.spans.at(c.spans.spell(&g.hosts, c.hosts))
 }
 
 // Groups goes through the changes of groups of a role. Each, with its lists of members, is good

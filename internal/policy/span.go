@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 )
 
@@ -96,6 +97,19 @@ func (c *hostCounts) add(id uint32, n int32) (before, after bool) {
 func (c *hostCounts) has(id uint32) bool {
 	_, ok := c.find(id)
 	return ok
+}
+
+// sameHosts reports whether both have the same hosts, however many of each.
+func (c *hostCounts) sameHosts(d *hostCounts) bool {
+	return slices.EqualFunc(c.list, d.list, func(a, b hostCount) bool { return a.id == b.id })
+}
+
+// appendText appends a text that tells which hosts there are.
+func (c *hostCounts) appendText(to []byte) []byte {
+	for i := range c.list {
+		to = binary.NativeEndian.AppendUint32(to, c.list[i].id)
+	}
+	return to
 }
 
 // snapshot returns the ids, sorted.
