@@ -143,7 +143,7 @@ func (c *planning) revision() string {
 	}
 	for _, s := range c.regions {
 		for _, n := range s.guard.NICs {
-			if n.Blocked != "" || n.Unproven != nil {
+			if n.Blocked != "" || n.Record.Unproven != nil {
 				fmt.Fprintln(h, s.region.Snap.Region, n.ID)
 			}
 		}

@@ -37,7 +37,7 @@ func Layers(in Input, lower Lowerer) string {
 		}
 	}
 	for _, n := range s.guard.NICs {
-		line("guard", "%s is %s", n.ID, n.State)
+		line("guard", "%s is %s", n.ID, n.State())
 	}
 	for _, class := range s.design.Classes {
 		var nics []string

@@ -169,15 +169,15 @@ func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 	out := copied(n.Tags)
 	switch {
 	case untouchable(n) || s.disputed(n):
-	case n.State == guard.Guarded && (n.Recorded == nil || n.Forged):
+	case n.State() == guard.Guarded && (!n.Record.Exists() || n.Record.Forged):
 		forget(out)
-		maps.Copy(out, record.FormerTags(n.Former))
+		maps.Copy(out, record.FormerTags(n.Groups.Former))
 		s.toSign(n, out)
-	case n.State == guard.Guarded:
-		if (n.Unsigned || n.Outdated) && len(n.Tags)+s.region.SignatureSize(n.NIC) <= s.region.Limits.TagsPerResource {
+	case n.State() == guard.Guarded:
+		if n.Record.Stale() && len(n.Tags)+s.region.SignatureSize(n.NIC) <= s.region.Limits.TagsPerResource {
 			s.toSign(n, out)
 		}
-	case n.Recorded != nil || n.Forged:
+	case n.Record.Exists() || n.Record.Forged:
 		forget(out)
 		delete(out, cloud.TagSignature)
 	}
@@ -187,7 +187,7 @@ func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 // untouchable reports whether nothing is written to an interface, whatever is wanted: it is
 // somebody else's, nobody knows what it had before, or the cloud refuses.
 func untouchable(n *guard.NIC) bool {
-	return n.Alien != nil || n.Network.Foreign != nil || n.Unproven != nil || n.Blocked != ""
+	return n.Alien != nil || n.Network.Foreign != nil || n.Record.Unproven != nil || n.Blocked != ""
 }
 
 // forget removes the record of former groups from tags.
@@ -204,7 +204,7 @@ func forget(tags map[string]string) {
 // cannot be put right at present. The record is all that tells what are its own.
 func (s *regional) disputed(n *guard.NIC) bool {
 	wanted := n.Refusal() != nil || n.VM != nil && len(n.VM.Policies) > 0
-	return n.State != guard.Guarded && len(n.Ours) == 0 && n.Controlled() && s.region.Mode(n.NIC) == intent.Enforce && wanted
+	return n.State() != guard.Guarded && len(n.Groups.Ours) == 0 && n.Controlled() && s.region.Mode(n.NIC) == intent.Enforce && wanted
 }
 
 // stillNeeded returns the groups of ours that no class uses and that cannot be deleted: somebody

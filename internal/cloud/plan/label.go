@@ -76,7 +76,7 @@ func (e *emitter) sign(op *cloud.Op) {
 	}
 	var entries []record.Entry
 	for _, id := range op.Subjects() {
-		entries = append(entries, record.Entry{Interface: id, Groups: e.r.byID[id].Former})
+		entries = append(entries, record.Entry{Interface: id, Groups: e.r.byID[id].Groups.Former})
 	}
 	op.Tags = maps.Clone(op.Tags)
 	op.Tags[cloud.TagSignature] = e.r.account.In.Seal.Sign(e.r.region.Snap.Region, entries)

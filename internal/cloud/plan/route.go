@@ -66,7 +66,7 @@ func (s *regional) look(revision string) {
 	c.To, c.Stable = s.goal(revision), s.stable()
 	c.Stay, c.Kept = s.design.Stays()
 	c.Leaving = s.those(func(n *guard.NIC) bool {
-		return n.State == guard.Untouched && n.Taken() && s.guard.Controllable(n) == nil
+		return n.State() == guard.Untouched && n.Taken() && s.guard.Controllable(n) == nil
 	})
 	// Nobody can hold back those that are not under control and of which no VM is selected, nor
 	// those of which something forbids to change what they allow.
@@ -207,7 +207,7 @@ func (s *regional) blocked(all []transition.Violation) {
 		}
 	}
 	stays := func(n *guard.NIC) *reason.Reason {
-		if n.Restricted() != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(s.design.Targets[n], slices.Sorted(slices.Values(n.GroupIDs))) {
+		if n.Restricted() != [2]bool{} || len(n.Groups.Ours) > 0 && !slices.Equal(s.design.Targets[n], slices.Sorted(slices.Values(n.GroupIDs))) {
 			return cmp.Or(why[n.ID], reason.Why(reason.OrderOpposite))
 		}
 		return why[n.ID]

@@ -54,7 +54,7 @@ func (c *planning) unchanged(vm *guard.VM, why *reason.Reason) report.VMStatus {
 
 // broken reports whether the glass of an interface is broken that is not free yet.
 func (s *regional) broken(n *guard.NIC) bool {
-	return s.region.Mode(n.NIC) == intent.BreakGlass && len(n.Ours) > 0 && !untouchable(n)
+	return s.region.Mode(n.NIC) == intent.BreakGlass && len(n.Groups.Ours) > 0 && !untouchable(n)
 }
 
 // freeing returns the steps that give interfaces whose glass is broken their groups back. However a

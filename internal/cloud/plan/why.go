@@ -178,13 +178,13 @@ func one(code reason.Code) []*reason.Reason {
 // purpose is why the groups of an interface are set; empty if there is nothing to say.
 func (e *emitter) purpose(n *guard.NIC) reason.Code {
 	switch {
-	case n.State == guard.Guarded && len(n.Ours) > 0:
+	case n.State() == guard.Guarded && len(n.Groups.Ours) > 0:
 		return reason.ChangeClass
-	case n.State == guard.Guarded && n.Native():
+	case n.State() == guard.Guarded && n.Native():
 		return reason.TakeOverNative
-	case n.State == guard.Guarded:
+	case n.State() == guard.Guarded:
 		return reason.TakeOver
-	case n.State == guard.Untouched && len(n.Ours) > 0:
+	case n.State() == guard.Untouched && len(n.Groups.Ours) > 0:
 		return reason.GiveBack
 	}
 	return ""

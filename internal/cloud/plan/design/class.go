@@ -21,15 +21,15 @@ func (s *Designer) formClasses() {
 	s.gatherings.reset()
 	s.Classes, s.ClassOf = nil, map[*guard.NIC]*form.Class{}
 	for _, n := range s.Guard.NICs {
-		if n.State == guard.Untouched {
+		if n.State() == guard.Untouched {
 			continue
 		}
 		base, label := s.classKey(n, used, native) // one class in the end
 		key := base + s.heldKey(n)
 		c := byKey[key]
 		if c == nil {
-			c = &form.Class{Key: key, Hash: hashOf(label), Network: n.Network, State: n.State, Frozen: n.Frozen() != nil}
-			if n.State == guard.Guarded {
+			c = &form.Class{Key: key, Hash: hashOf(label), Network: n.Network, State: n.State(), Frozen: n.Frozen() != nil}
+			if n.State() == guard.Guarded {
 				c.Want = s.Guard.WantedNow(n)
 			}
 			if c.Frozen && s.locked(n) {
@@ -55,7 +55,7 @@ func (s *Designer) usedPeers() (used, native map[string]bool) {
 	profiles := map[string]bool{}
 	deciding := map[string][2]bool{} // native groups, with the directions in which they decide something
 	for _, n := range s.Guard.NICs {
-		if n.State != guard.Guarded {
+		if n.State() != guard.Guarded {
 			continue
 		}
 		if n.VM != nil && (!profiles[n.VM.Profile] || n.VM.KeepsAny()) {
@@ -63,7 +63,7 @@ func (s *Designer) usedPeers() (used, native map[string]bool) {
 			addPeers(used, n.VM)
 		}
 		open := n.Open()
-		for _, id := range n.Former {
+		for _, id := range n.Groups.Former {
 			deciding[id] = [2]bool{deciding[id][0] || open[0], deciding[id][1] || open[1]}
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Designer) classKey(n *guard.NIC, used, native map[string]bool) (key, la
 		return key, key
 	}
 	var b strings.Builder
-	b.WriteString(n.Network.ID + "|" + string(n.State) + "|")
+	b.WriteString(n.Network.ID + "|" + string(n.State()) + "|")
 	if n.Alone {
 		b.WriteString(n.ID + " ")
 	}
@@ -102,19 +102,19 @@ func (s *Designer) classKey(n *guard.NIC, used, native map[string]bool) (key, la
 			}
 		}
 	}
-	if n.State == guard.Member {
+	if n.State() == guard.Member {
 		return b.String(), b.String()
 	}
 	b.WriteByte('|')
 	_, profile := n.Rules()
 	open := n.Open()
 	b.WriteString(profile + "|")
-	for _, g := range n.Former {
+	for _, g := range n.Groups.Former {
 		if native[g] {
 			b.WriteString(g + " ")
 		}
 	}
-	meaning := s.Region.NativeMeaning(n.Former, open)
+	meaning := s.Region.NativeMeaning(n.Groups.Former, open)
 	key, label = b.String()+"|"+meaning, b.String()+"|"+intent.ShortMark(meaning)
 	return key, label
 }
@@ -124,7 +124,7 @@ func (s *Designer) classKey(n *guard.NIC, used, native map[string]bool) (key, la
 func (s *Designer) heldKey(n *guard.NIC) string {
 	held := s.Guard.Held(n)
 	switch {
-	case held == [2]bool{} || n.Frozen() != nil || n.State == guard.Member:
+	case held == [2]bool{} || n.Frozen() != nil || n.State() == guard.Member:
 		return ""
 	case s.Guard.Forced(n):
 		return fmt.Sprintf("|closed %v", held)
@@ -178,20 +178,20 @@ func (s *Designer) locked(n *guard.NIC) bool {
 func (s *Designer) groupsOf(n *guard.NIC) (out []string) {
 	c := s.ClassOf[n]
 	switch {
-	case n.Unproven != nil && n.State != guard.Guarded, n.State == guard.Guarded && s.literal[c.Key]:
+	case n.Record.Unproven != nil && n.State() != guard.Guarded, n.State() == guard.Guarded && s.literal[c.Key]:
 		return slices.Clone(n.GroupIDs)
-	case n.State == guard.Guarded:
+	case n.State() == guard.Guarded:
 		for _, g := range c.Groups {
 			out = append(out, g.Key)
 		}
 		return append(out, s.membershipKeys(n)...)
-	case n.State == guard.Member:
-		out = slices.Clone(n.Foreign)
+	case n.State() == guard.Member:
+		out = slices.Clone(n.Groups.Foreign)
 		if n.Taken() {
 			out = s.Region.Restorable(n.NIC)
 		}
 		return append(append(out, c.Groups[0].Key), s.membershipKeys(n)...)
-	case n.Alien != nil || n.Network.Foreign != nil || len(n.Ours) == 0 && !n.HalfBack():
+	case n.Alien != nil || n.Network.Foreign != nil || len(n.Groups.Ours) == 0 && !n.HalfBack():
 		return slices.Clone(n.GroupIDs)
 	}
 	return s.Region.Restorable(n.NIC)

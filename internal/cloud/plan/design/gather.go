@@ -111,8 +111,8 @@ func (s *Designer) gatherable() map[membershipGroup]*crew {
 // gatherings.
 func (s *Designer) hasSlot(n *guard.NIC) bool {
 	needed := len(s.Memberships[n]) + 2
-	if n.State == guard.Member {
-		needed += len(n.Former)
+	if n.State() == guard.Member {
+		needed += len(n.Groups.Former)
 	}
 	return needed <= s.Region.Limits.GroupsPerInterface
 }

@@ -38,7 +38,7 @@ func (s *matcher) matchGroups() {
 			matches = s.candidates(c, matches)
 			continue
 		}
-		for _, id := range c.NICs[0].Ours {
+		for _, id := range c.NICs[0].Groups.Ours {
 			c.Existing = append(c.Existing, s.region.Groups[id])
 			taken[id] = true
 		}
@@ -59,8 +59,8 @@ func (s *matcher) matchGroups() {
 		}
 		var held []string // by the one with most
 		for _, n := range c.NICs {
-			if len(n.Ours) > len(held) && slices.Contains(n.Ours, c.Existing[0].ID) {
-				held = n.Ours
+			if len(n.Groups.Ours) > len(held) && slices.Contains(n.Groups.Ours, c.Existing[0].ID) {
+				held = n.Groups.Ours
 			}
 		}
 		for _, id := range slices.Sorted(slices.Values(held)) {
@@ -103,7 +103,7 @@ func compareMatches(a, b match) int {
 func (s *matcher) candidates(c *form.Class, out []match) []match {
 	overlap := map[string]int{}
 	for _, n := range c.NICs {
-		for _, g := range n.Ours {
+		for _, g := range n.Groups.Ours {
 			overlap[g]++
 		}
 	}

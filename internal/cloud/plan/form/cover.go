@@ -76,7 +76,7 @@ func (s *Fitter) nativeCandidates(c *Class, d cloud.Direction) []Candidate {
 	if !c.Frozen && !c.NICs[0].Open()[flow.Index(d)] {
 		return nil
 	}
-	holders := c.NICs[0].Former
+	holders := c.NICs[0].Groups.Former
 	if c.Frozen {
 		holders = slices.Concat(holders, c.NICs[0].GroupIDs)
 	}

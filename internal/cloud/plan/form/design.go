@@ -94,7 +94,7 @@ func (c *Class) Held() [][]cloud.Rule {
 // Unproven reports whether nothing but a record that is not believed makes the interfaces of the
 // class stay as they are.
 func (c *Class) Unproven() bool {
-	return !slices.ContainsFunc(c.NICs, func(n *guard.NIC) bool { return n.Unproven == nil })
+	return !slices.ContainsFunc(c.NICs, func(n *guard.NIC) bool { return n.Record.Unproven == nil })
 }
 
 // Family is one of the two families of addresses.

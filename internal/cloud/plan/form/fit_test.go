@@ -31,8 +31,8 @@ func design(w *intenttest.World, classes ...string) *designed {
 	d := &designed{states: guard.NewStates(w.Region()), design: &form.Design{WantHeld: map[string][]*guard.NIC{}, Memberships: map[*guard.NIC][]*form.Class{}}}
 	d.states.DecideStates()
 	for _, n := range d.states.NICs {
-		for _, g := range n.Former {
-			if n.State != guard.Guarded {
+		for _, g := range n.Groups.Former {
+			if n.State() != guard.Guarded {
 				d.design.WantHeld[g] = append(d.design.WantHeld[g], n)
 			}
 		}
@@ -218,7 +218,7 @@ func TestGroups(t *testing.T) {
 	if held := c.Held(); len(held) != 1 || len(held[0]) != 1 || held[0][0] != intenttest.Rules("ingress tcp 80 from sg-2")[0] {
 		t.Errorf("it holds %v", held)
 	}
-	proven, not := &guard.NIC{NIC: &intent.NIC{}}, &guard.NIC{NIC: &intent.NIC{Unproven: reason.Why(reason.RecordGone)}}
+	proven, not := &guard.NIC{NIC: &intent.NIC{}}, &guard.NIC{NIC: &intent.NIC{Record: intent.Record{Unproven: reason.Why(reason.RecordGone)}}}
 	for want, nics := range map[bool][]*guard.NIC{true: {not, not}, false: {not, proven}} {
 		if c.NICs = nics; c.Unproven() != want {
 			t.Errorf("unproven: %v", !want)

@@ -106,8 +106,8 @@ func (s *States) guardDependents() (refused bool) {
 		}
 	}
 	for _, n := range s.NICs {
-		if n.State == Guarded {
-			vacate(n.Former)
+		if n.State() == Guarded {
+			vacate(n.Groups.Former)
 		}
 	}
 	for len(queue) > 0 {
@@ -116,7 +116,7 @@ func (s *States) guardDependents() (refused bool) {
 		queued[group] = false
 		for _, ref := range s.references[group] {
 			for _, dependent := range s.byFormer[ref.holder.ID] {
-				if dependent.State == Guarded {
+				if dependent.State() == Guarded {
 					continue
 				}
 				lost := s.lost(dependent, ref)
@@ -126,11 +126,11 @@ func (s *States) guardDependents() (refused bool) {
 				waits := dependent.Taken() && slices.ContainsFunc(lost, s.onlyWaits)
 				ours := dependent.VM != nil && dependent.Released == nil
 				if s.Controllable(dependent) == nil && (ours || waits) {
-					dependent.State = Guarded
+					dependent.decided.state = Guarded
 					if on := dependent.waitsFor(lost); on != nil {
 						s.Region.Note(dependent.ID, reason.Why(reason.StaysForBlocked, on.ID).From(on.Refused()))
 					}
-					vacate(dependent.Former)
+					vacate(dependent.Groups.Former)
 					continue
 				}
 				refused = s.settleDependent(lost, dependent, ref) || refused
@@ -152,7 +152,7 @@ func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (re
 		if why := s.dependents.unfollowed[ref.holder.ID]; why != nil {
 			for _, n := range lost {
 				if !n.Taken() {
-					n.refusal, refused = why, true
+					n.decided.refusal, refused = why, true
 				}
 			}
 		}
@@ -188,21 +188,21 @@ func (s *States) spareReferred() (refused bool) {
 		}
 	}
 	for _, n := range s.NICs {
-		if n.State != Guarded {
+		if n.State() != Guarded {
 			continue
 		}
-		for _, id := range n.Former {
+		for _, id := range n.Groups.Former {
 			r := by[id]
 			if r == nil {
 				continue
 			}
 			why := reason.Why(reason.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
 			if n.Controlled() {
-				n.spared = true
+				n.decided.spared = true
 				s.Region.Note(n.ID, why)
 				continue
 			}
-			n.refusal, refused = why, true
+			n.decided.refusal, refused = why, true
 			break
 		}
 	}
@@ -232,7 +232,7 @@ func (s *States) lost(dependent *NIC, ref reference) []*NIC {
 // Gone are the interfaces that natively belong to a group and do not hold it when all is done.
 func (s *States) Gone(group string) (out []*NIC) {
 	for _, n := range s.byFormer[group] {
-		if n.State == Guarded {
+		if n.State() == Guarded {
 			out = append(out, n)
 		}
 	}
@@ -243,7 +243,7 @@ func (s *States) Gone(group string) (out []*NIC) {
 // gives, without any group reference.
 func (s *States) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 	var out addrset.Set
-	for _, id := range n.Former {
+	for _, id := range n.Groups.Former {
 		g := s.Region.Groups[id]
 		if g == nil {
 			continue
@@ -268,11 +268,11 @@ func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 	for _, n := range lost {
 		why := reason.Why(reason.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(whyNot)
 		if n.Controlled() {
-			n.spared = true
+			n.decided.spared = true
 			s.Region.Note(dependent.ID, why)
 			continue
 		}
-		n.refusal, refused = why, true
+		n.decided.refusal, refused = why, true
 	}
 	return refused
 }
@@ -283,7 +283,7 @@ func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 // whether there are any.
 func (s *States) KeepSpared() (found bool) {
 	for _, n := range s.NICs {
-		if !n.spared || n.State == Guarded || !n.Taken() || s.Controllable(n) != nil || n.VM == nil {
+		if !n.decided.spared || n.State() == Guarded || !n.Taken() || s.Controllable(n) != nil || n.VM == nil {
 			continue
 		}
 		for _, p := range n.VM.Policies {

@@ -25,9 +25,13 @@ const (
 // NIC is an interface and what is decided about it by each attempt to make a design.
 type NIC struct {
 	*intent.NIC
-	VM    *VM
-	State InterfaceState
+	VM      *VM
+	decided decision
+}
 
+// decision is what an attempt has decided about an interface.
+type decision struct {
+	state    InterfaceState
 	frozen   *reason.Reason // why it stays as it is
 	refusal  *reason.Reason // why it is not taken over
 	waiting  bool           // if it need only wait for others with that
@@ -35,20 +39,23 @@ type NIC struct {
 	spared   bool           // it would be refused if it was not under control; see KeepSpared
 }
 
+// State is our relation to the interface when all is done.
+func (n *NIC) State() InterfaceState { return n.decided.state }
+
 // Frozen is why the interface stays as it is; nil if it need not.
-func (n *NIC) Frozen() *reason.Reason { return n.frozen }
+func (n *NIC) Frozen() *reason.Reason { return n.decided.frozen }
 
 // Refusal is why the interface is not taken over; nil if it may be.
-func (n *NIC) Refusal() *reason.Reason { return n.refusal }
+func (n *NIC) Refusal() *reason.Reason { return n.decided.refusal }
 
 // Waiting reports whether an interface that is frozen or refused need only wait for others.
-func (n *NIC) Waiting() bool { return n.waiting }
+func (n *NIC) Waiting() bool { return n.decided.waiting }
 
 // Restricted are the directions that are held at what is allowed both before and after.
-func (n *NIC) Restricted() [2]bool { return n.restrict }
+func (n *NIC) Restricted() [2]bool { return n.decided.restrict }
 
 // isRestricted reports whether there are any.
-func (n *NIC) isRestricted() bool { return n.restrict != [2]bool{} }
+func (n *NIC) isRestricted() bool { return n.decided.restrict != [2]bool{} }
 
 // Rules are the policies' rules that are enforced on the interface, and profile identifies them.
 func (n *NIC) Rules() (rules []*intent.Bound, profile string) {

@@ -12,15 +12,15 @@ import (
 func (s *States) Begin() {
 	s.dependents.unfollowed = map[string]*reason.Reason{}
 	for _, n := range s.NICs {
-		n.frozen, n.refusal, n.spared = nil, nil, false
+		n.decided.frozen, n.decided.refusal, n.decided.spared = nil, nil, false
 		switch {
 		case n.Alien != nil:
-		case n.Unproven != nil: // nothing can be given back
-			n.frozen = n.Unproven
+		case n.Record.Unproven != nil: // nothing can be given back
+			n.decided.frozen = n.Record.Unproven
 		case n.Blocked != "":
-			n.frozen = n.Refused()
+			n.decided.frozen = n.Refused()
 		case n.Released != nil && s.Region.Mode(n.NIC) == intent.BreakGlass:
-			n.refusal = n.Released
+			n.decided.refusal = n.Released
 		}
 	}
 	for _, vm := range s.Order {
@@ -43,8 +43,8 @@ func (s *States) leaveOut(vm *VM, p *intent.Policy, why *reason.Reason, stays bo
 	kept := vm.Keeps(p)
 	if stays {
 		for _, n := range vm.NICs {
-			if n.Taken() && n.Alien == nil && n.frozen == nil {
-				n.frozen, kept = why, true
+			if n.Taken() && n.Alien == nil && n.decided.frozen == nil {
+				n.decided.frozen, kept = why, true
 			}
 		}
 	}
@@ -58,9 +58,9 @@ func (s *States) NoRoom(nics []*NIC, why *reason.Reason) {
 	all := !slices.ContainsFunc(nics, func(n *NIC) bool { return !n.Taken() })
 	for _, n := range nics {
 		if all {
-			n.frozen = why
+			n.decided.frozen = why
 		} else if !n.Taken() {
-			n.refusal = reason.Why(reason.TakeOverShort, n.ID).From(why)
+			n.decided.refusal = reason.Why(reason.TakeOverShort, n.ID).From(why)
 		}
 	}
 }
@@ -68,21 +68,21 @@ func (s *States) NoRoom(nics []*NIC, why *reason.Reason) {
 // Restrict holds directions of an interface at what is allowed both now and in the end. It reports
 // whether that is new.
 func (s *States) Restrict(n *NIC, held [2]bool) bool {
-	was := n.restrict
-	n.restrict = [2]bool{was[0] || held[0], was[1] || held[1]}
+	was := n.decided.restrict
+	n.decided.restrict = [2]bool{was[0] || held[0], was[1] || held[1]}
 	s.between = s.between || n.isRestricted()
-	return n.restrict != was
+	return n.decided.restrict != was
 }
 
 // Await makes interfaces stay as they are until others have changed, because the state in between
 // does not fit.
 func (s *States) Await(nics []*NIC, why *reason.Reason) {
 	for _, n := range nics {
-		n.restrict, n.waiting = [2]bool{}, true
+		n.decided.restrict, n.decided.waiting = [2]bool{}, true
 		if n.Taken() {
-			n.frozen = why
+			n.decided.frozen = why
 		} else {
-			n.refusal = reason.Why(reason.WaitsBetween, n.ID).From(why)
+			n.decided.refusal = reason.Why(reason.WaitsBetween, n.ID).From(why)
 		}
 	}
 }
@@ -92,10 +92,10 @@ func (s *States) Await(nics []*NIC, why *reason.Reason) {
 func (s *States) Block(why func(*NIC) *reason.Reason) {
 	s.between = false
 	for _, n := range s.NICs {
-		if n.frozen == nil {
-			n.frozen = why(n)
+		if n.decided.frozen == nil {
+			n.decided.frozen = why(n)
 		}
-		n.restrict, n.waiting = [2]bool{}, false
+		n.decided.restrict, n.decided.waiting = [2]bool{}, false
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *States) Controllable(n *NIC) *reason.Reason {
 	if why := n.settable(); why != nil {
 		return why
 	}
-	if n.Recorded == nil && len(n.Tags)+s.Region.RecordSize(n.NIC) > s.Region.Limits.TagsPerResource {
+	if !n.Record.Exists() && len(n.Tags)+s.Region.RecordSize(n.NIC) > s.Region.Limits.TagsPerResource {
 		return reason.Why(reason.TooManyTags, n.ID).Counting(s.Region.RecordSize(n.NIC), len(n.Tags), s.Region.Limits.TagsPerResource)
 	}
 	return nil
@@ -125,5 +125,5 @@ func (n *NIC) settable() *reason.Reason {
 	case n.Network.Foreign != nil:
 		return n.Network.Foreign
 	}
-	return n.refusal
+	return n.decided.refusal
 }

@@ -36,7 +36,7 @@ func NewStates(r *intent.Region) *States {
 	s.NICs = make([]*NIC, len(all))
 	for k, i := range r.NICs {
 		n := &all[k]
-		n.NIC, n.State = i, Untouched
+		n.NIC, n.decided.state = i, Untouched
 		at[i], s.NICs[k] = n, n
 	}
 	indexed := func(of map[string][]*intent.NIC) map[string][]*NIC {
@@ -76,9 +76,9 @@ func (s *States) DecideStates() {
 	for again := true; again; {
 		s.dependents.reset()
 		for _, n := range s.NICs {
-			n.State = Untouched
+			n.decided.state = Untouched
 			if s.Controllable(n) == nil && s.wantsGuard(n) {
-				n.State = Guarded
+				n.decided.state = Guarded
 			}
 		}
 		again = s.guardDependents() || s.spareReferred() || s.keepForUnread()
@@ -113,7 +113,7 @@ func (s *States) findBeside() {
 }
 
 func (s *States) wantsGuard(n *NIC) bool {
-	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || !n.Native()
+	return n.decided.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || !n.Native()
 }
 
 // Loses finds what an interface allows now of what its own groups decide, with some addresses, and
@@ -138,11 +138,11 @@ func (s *States) keepForUnread() (found bool) {
 	}
 	unread := slices.DeleteFunc(slices.Clone(s.NICs), func(n *NIC) bool { return !slices.Contains(s.Region.OfUnread, n.NIC) })
 	for _, n := range s.NICs {
-		if n.frozen != nil || n.VM == nil || n.Released != nil || !n.Taken() {
+		if n.decided.frozen != nil || n.VM == nil || n.Released != nil || !n.Taken() {
 			continue
 		}
 		if _, loses := s.Loses(n, AddressesOf(unread, n.Network)); loses {
-			n.frozen, found = reason.Why(reason.StaysForUnread, unread[0].ID), true
+			n.decided.frozen, found = reason.Why(reason.StaysForUnread, unread[0].ID), true
 		}
 	}
 	return found
@@ -157,7 +157,7 @@ func (s *States) decideMembers() {
 	}
 	used := map[from]bool{}
 	for _, n := range s.NICs {
-		if n.State != Guarded || n.VM == nil {
+		if n.State() != Guarded || n.VM == nil {
 			continue
 		}
 		for _, r := range n.VM.InForce() {
@@ -170,12 +170,12 @@ func (s *States) decideMembers() {
 		}
 	}
 	for _, n := range s.NICs {
-		if n.State == Guarded || n.VM == nil || n.Released != nil || n.settable() != nil || len(n.Former)+1 > s.Region.Limits.GroupsPerInterface {
+		if n.State() == Guarded || n.VM == nil || n.Released != nil || n.settable() != nil || len(n.Groups.Former)+1 > s.Region.Limits.GroupsPerInterface {
 			continue
 		}
 		for _, o := range n.Network.Scope {
 			if slices.ContainsFunc(n.VM.Groups, func(g string) bool { return used[from{o, g}] }) {
-				n.State = Member
+				n.decided.state = Member
 				break
 			}
 		}
@@ -184,10 +184,10 @@ func (s *States) decideMembers() {
 
 // Wanted is what the interface shall allow in the end, whoever enforces it.
 func (s *States) Wanted(n *NIC) [2]flow.Permit {
-	if n.frozen != nil {
+	if n.decided.frozen != nil {
 		return s.Region.Actual(n.GroupIDs, n.Network)
 	}
-	if n.State != Guarded {
+	if n.State() != Guarded {
 		return s.Region.Decided(n.NIC, nil, "")
 	}
 	rules, profile := n.Rules()
@@ -221,13 +221,13 @@ func (s *States) Held(n *NIC) [2]bool {
 	if s.waits(n) {
 		return [2]bool{true, true}
 	}
-	return n.restrict
+	return n.decided.restrict
 }
 
 // waits reports whether an interface that no policy needs is under control, and it, or one it
 // depends on, may wait to be given back.
 func (s *States) waits(n *NIC) bool {
-	return s.beside[n.Network] && n.Taken() && n.frozen == nil && n.Native()
+	return s.beside[n.Network] && n.Taken() && n.decided.frozen == nil && n.Native()
 }
 
 // EnforcedBy is what will be in force on an interface of a class.
@@ -236,7 +236,7 @@ func (s *States) EnforcedBy(n *NIC) record.Enforcement {
 	if !any {
 		before = record.Enforcement{}
 	}
-	if n.frozen != nil {
+	if n.decided.frozen != nil {
 		return before
 	}
 	waits := n.isRestricted()

@@ -48,13 +48,13 @@ func nicOf(s *guard.States, vm string) *guard.NIC {
 func told(s *guard.States) string {
 	var out []string
 	for _, n := range s.NICs {
-		text := n.VMID + " " + string(n.State)
-		if n.State == guard.Untouched {
+		text := n.VMID + " " + string(n.State())
+		if n.State() == guard.Untouched {
 			text = ""
 		}
 		for what, why := range map[string]*reason.Reason{" refused ": n.Refusal(), " stays ": n.Frozen()} {
 			if why != nil {
-				text = n.VMID + " " + string(n.State) + what + string(why.Code)
+				text = n.VMID + " " + string(n.State()) + what + string(why.Code)
 			}
 		}
 		if text != "" {

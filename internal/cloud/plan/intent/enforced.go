@@ -19,10 +19,10 @@ func (s *Region) InForce(vm *VM, p *Policy) bool {
 // EnforcedOn returns what is in force on an interface. It is false if the interface is not under
 // control, or has but joined its new groups, so that its own ones still decide.
 func (s *Region) EnforcedOn(n *NIC) (out record.Enforcement, any bool) {
-	if !n.Taken() || n.Alien != nil || n.Unproven == nil && !n.lacks() {
+	if !n.Taken() || n.Alien != nil || n.Record.Unproven == nil && !n.lacks() {
 		return nil, false
 	}
-	for _, id := range n.Ours {
+	for _, id := range n.Groups.Ours {
 		g := s.Groups[id]
 		if g.Tags[cloud.TagKind] != cloud.KindClass {
 			continue

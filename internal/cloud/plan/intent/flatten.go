@@ -15,7 +15,7 @@ func (s *Region) Flatten(n *NIC, d cloud.Direction, rules []*Bound) flow.Permit 
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r *Bound) bool { return r.Direction != d })
 	var native []cloud.Rule
 	if OpenUnder(rules)[flow.Index(d)] {
-		native = s.GroupRules(n.Former, d)
+		native = s.GroupRules(n.Groups.Former, d)
 	}
 	var services []flow.Service
 	for _, r := range rules {

@@ -45,11 +45,11 @@ func (s *Region) addInterface(in *cloud.Interface) {
 	s.exclude(n)
 	s.readRecord(n)
 	s.suspend(n)
-	if n.Unproven != nil && n.Unproven.Code == reason.OfService {
+	if n.Record.Unproven != nil && n.Record.Unproven.Code == reason.OfService {
 		s.OfUnread = append(s.OfUnread, n)
 	}
 	s.NICs = append(s.NICs, n)
-	for _, g := range n.Former {
+	for _, g := range n.Groups.Former {
 		s.ByFormer[g] = append(s.ByFormer[g], n)
 	}
 	for _, g := range n.GroupIDs {
@@ -63,29 +63,28 @@ func (s *Region) sortGroups(n *NIC) {
 	for _, id := range n.GroupIDs {
 		g := s.Groups[id]
 		if s.Ours(g) {
-			n.Ours = append(n.Ours, id)
+			n.Groups.Ours = append(n.Groups.Ours, id)
 			continue
 		}
-		n.Foreign = append(n.Foreign, id)
+		n.Groups.Foreign = append(n.Groups.Foreign, id)
 		if g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix) {
-			n.Elsewhere = reason.Why(reason.HeldElsewhere, n.ID, cloud.Words(g.Tags[cloud.TagCluster]), cloud.Words(g.Tags[cloud.TagAccount]))
+			n.Alien = reason.Why(reason.HeldElsewhere, n.ID, cloud.Words(g.Tags[cloud.TagCluster]), cloud.Words(g.Tags[cloud.TagAccount]))
 		}
 	}
-	slices.Sort(n.Foreign)
+	slices.Sort(n.Groups.Foreign)
 }
 
 // exclude says why the interface cannot be controlled at all. Of one that we guard and that is a
 // service's only the record cannot be read.
 func (s *Region) exclude(n *NIC) {
-	if n.Elsewhere == nil && len(n.Ours) > 0 && (n.Managed || n.Unread != "") {
-		n.Unproven = reason.Why(reason.OfService, n.ID)
+	if n.Alien == nil && len(n.Groups.Ours) > 0 && (n.Managed || n.Unread != "") {
+		n.Record.Unproven = reason.Why(reason.OfService, n.ID)
 	}
 	switch {
-	case n.Elsewhere != nil:
-		n.Alien = n.Elsewhere
-	case n.Managed && n.Unproven == nil:
+	case n.Alien != nil:
+	case n.Managed && n.Record.Unproven == nil:
 		n.Alien = reason.Why(reason.OfService, n.ID)
-	case n.Unread != "" && n.Unproven == nil:
+	case n.Unread != "" && n.Record.Unproven == nil:
 		n.Alien = reason.Why(reason.Untouchable, n.ID).Quoting(n.Unread)
 	case n.Untouchable != "":
 		n.Alien = reason.Why(reason.Untouchable, n.ID).Quoting(n.Untouchable)

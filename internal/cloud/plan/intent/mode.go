@@ -38,7 +38,7 @@ func (s *Region) Mode(n *NIC) Mode { return s.Account.In.Modes[VMRef{s.Snap.Regi
 // is, or the cloud refuses to change them.
 func (s *Region) pin(n *NIC) {
 	refused := s.Account.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "" && record.Former(n.Interface) == nil
-	for _, id := range n.Ours {
+	for _, id := range n.Groups.Ours {
 		if refused || s.Mode(n).Still() || s.Account.In.Locked[GroupKey{s.Snap.Region, id}] {
 			s.Pinned[id] = true
 		}
@@ -54,14 +54,14 @@ func (s *Region) suspend(n *NIC) {
 		n.Alien = reason.Why(reason.ModePlanned, n.VMID)
 	case m == Braked:
 		n.Alien = reason.Why(reason.ModeBraked, n.VMID)
-	case n.Unproven != nil: // nothing can be given back
-		s.Note(n.ID, n.Unproven)
+	case n.Record.Unproven != nil: // nothing can be given back
+		s.Note(n.ID, n.Record.Unproven)
 	case refusal != "":
 		n.Blocked = refusal
 		if !n.Taken() {
 			n.Alien = n.Refused()
 		}
-		if n.Recorded != nil {
+		if n.Record.Exists() {
 			s.Note(n.ID, n.Refused())
 		}
 	case m != Enforce:

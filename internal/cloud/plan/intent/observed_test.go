@@ -61,21 +61,21 @@ func TestRecords(t *testing.T) {
 			change(w)
 		}
 		n := nicOf(w.Region(), "web")
-		text := []string{fmt.Sprint(n.Former)}
+		text := []string{fmt.Sprint(n.Groups.Former)}
 		for what, is := range map[string]bool{"taken": n.Taken()} {
 			if is {
 				text = append(text, what)
 			}
 		}
 		switch {
-		case n.Forged:
+		case n.Record.Forged:
 			text = append(text, "forged")
-		case n.Unsigned:
+		case n.Record.Unsigned:
 			text = append(text, "unsigned")
-		case n.Outdated:
+		case n.Record.Outdated:
 			text = append(text, "outdated")
-		case n.Unproven != nil:
-			text = append(text, codes(n.Unproven))
+		case n.Record.Unproven != nil:
+			text = append(text, codes(n.Record.Unproven))
 		}
 		if got := strings.Join(text, " "); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)

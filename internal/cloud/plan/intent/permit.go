@@ -17,7 +17,7 @@ import (
 func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit {
 	key := n.Network.ID + "|" + profile
 	if OpenUnder(rules) != [2]bool{} {
-		key += "|" + strings.Join(n.Former, " ")
+		key += "|" + strings.Join(n.Groups.Former, " ")
 	}
 	return s.decided.Get(key, func() (out [2]flow.Permit) {
 		s.Account.Recall.Trim()
@@ -71,7 +71,7 @@ func ShortMark(mark string) string { return mark[:min(len(mark), 12)] }
 // of its network.
 func (s *Region) Restorable(n *NIC) []string {
 	var out, gone []string
-	for _, id := range n.Former {
+	for _, id := range n.Groups.Former {
 		if s.Groups[id] != nil {
 			out = append(out, id)
 		} else {

@@ -12,50 +12,52 @@ import (
 // not believed takes no part in anything; what it had is not known then, unless it is remembered,
 // or somebody who may has said so.
 func (s *Region) readRecord(n *NIC) {
-	seal, held := s.Account.In.Seal, len(n.Ours) > 0
-	n.Recorded = record.Former(n.Interface)
+	seal, held := s.Account.In.Seal, len(n.Groups.Ours) > 0
+	r := &n.Record
+	r.Groups = record.Former(n.Interface)
 	proven, current := seal.Check(s.Snap.Region, n.Interface)
 	believed := seal.Believes(s.Snap.Region, n.Interface) && (seal == nil || proven || held)
 	known, remembered := s.remembered[n.ID]
-	if remembered && held && n.Alien == nil && (!slices.Equal(known, n.Recorded) || known != nil && !believed) {
-		n.Recorded, n.Forged = known, true
+	if remembered && held && n.Alien == nil && (!slices.Equal(known, r.Groups) || known != nil && !believed) {
+		r.Groups, r.Forged = known, true
 	}
-	if proven || n.Forged && n.Recorded != nil {
-		n.Unproven = nil // it is remembered, or was read before
+	if proven || r.Forged && r.Exists() {
+		r.Unproven = nil // it is remembered, or was read before
 	}
 	switch {
-	case n.Unproven != nil:
-		n.Recorded = []string{}
-	case n.Alien != nil || n.Forged:
+	case r.Unproven != nil:
+		r.Groups = []string{}
+	case n.Alien != nil || r.Forged:
 	case believed:
-		n.Unsigned, n.Outdated = seal != nil && !proven, proven && !current
-	case !held || len(n.Foreign) > 0:
+		r.Unsigned, r.Outdated = seal != nil && !proven, proven && !current
+	case !held || len(n.Groups.Foreign) > 0:
 		// What it holds without ours is what it had, unless we have left it so ourselves. With
 		// groups of its own beside ours, as those have that rules only refer to, it needs none.
-		n.Recorded, n.Forged = nil, n.Recorded != nil
+		r.Groups, r.Forged = nil, r.Exists()
 	default:
 		s.confirm(n)
 	}
-	n.Former = n.Foreign
-	if n.Recorded != nil && n.Alien == nil {
-		n.Former = n.Recorded
+	n.Groups.Former = n.Groups.Foreign
+	if r.Exists() && n.Alien == nil {
+		n.Groups.Former = r.Groups
 	}
 }
 
 // confirm takes what somebody says who may say so for the record of an interface, which is not
 // believed.
 func (s *Region) confirm(n *NIC) {
+	r := &n.Record
 	groups, problem := s.confirmed(n)
 	switch {
 	case len(groups) > 0:
-		n.Recorded, n.Forged = groups, true
+		r.Groups, r.Forged = groups, true
 		return
-	case n.Recorded == nil:
-		n.Unproven = reason.Why(reason.RecordGone, n.ID).From(problem)
+	case !r.Exists():
+		r.Unproven = reason.Why(reason.RecordGone, n.ID).From(problem)
 	default:
-		n.Unproven = reason.Why(reason.RecordUnsigned, n.ID).From(problem)
+		r.Unproven = reason.Why(reason.RecordUnsigned, n.ID).From(problem)
 	}
-	n.Recorded = []string{}
+	r.Groups = []string{}
 }
 
 // SignatureSize is how many tags more an interface has when its record is signed.
@@ -67,7 +69,9 @@ func (s *Region) SignatureSize(n *NIC) int {
 }
 
 // RecordSize is how many tags more an interface has when its groups are recorded.
-func (s *Region) RecordSize(n *NIC) int { return len(record.FormerTags(n.Former)) + s.SignatureSize(n) }
+func (s *Region) RecordSize(n *NIC) int {
+	return len(record.FormerTags(n.Groups.Former)) + s.SignatureSize(n)
+}
 
 // confirmed returns what somebody who may say so says that the interface had. It counts only if all
 // of it can be given back.

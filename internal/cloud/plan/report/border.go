@@ -52,7 +52,7 @@ func (s *reporter) obstructions(vm *guard.VM) []Obstruction {
 	}
 	for _, n := range vm.NICs {
 		acl := s.borders.acls[n.SubnetID]
-		if acl == nil || n.State != guard.Guarded || n.Frozen() != nil || s.guard.Controllable(n) != nil {
+		if acl == nil || n.State() != guard.Guarded || n.Frozen() != nil || s.guard.Controllable(n) != nil {
 			continue
 		}
 		for i, want := range s.guard.Wanted(n) {

@@ -87,7 +87,7 @@ func ProtectionOf(regions []*guard.States) *Protection {
 		}
 		for _, n := range s.NICs {
 			mode := s.Region.Mode(n.NIC)
-			if n.VMID == "" || n.Managed || n.Elsewhere != nil || n.Network.Foreign != nil || mode == intent.BreakGlass {
+			if n.VMID == "" || n.Managed || n.Elsewhere() != nil || n.Network.Foreign != nil || mode == intent.BreakGlass {
 				continue
 			}
 			ref := InterfaceRef{VM: intent.VMRef{Region: s.Region.Snap.Region, ID: n.VMID}, ID: n.ID, Name: names[n.VMID]}
@@ -119,10 +119,10 @@ func ProtectionOf(regions []*guard.States) *Protection {
 // protects reports whether policies guard an interface as it is. One without a group of ours that
 // remembers how it was has been taken out of it.
 func protects(r *intent.Region, n *guard.NIC) bool {
-	if n.Recorded == nil {
+	if !n.Record.Exists() {
 		return false
 	}
-	for _, id := range n.Ours {
+	for _, id := range n.Groups.Ours {
 		if g := r.Groups[id]; g.Tags[cloud.TagKind] == cloud.KindClass {
 			e := record.EnforcementOf(g.Tags)
 			return e == nil || len(e) > 0

@@ -32,18 +32,18 @@ func (out *Records) Count(s *guard.States) {
 	}
 	for _, n := range s.NICs {
 		switch {
-		case n.Unproven != nil:
-			u := Unproven{Region: s.Region.Snap.Region, Interface: n.ID, Why: n.Unproven}
+		case n.Record.Unproven != nil:
+			u := Unproven{Region: s.Region.Snap.Region, Interface: n.ID, Why: n.Record.Unproven}
 			if n.VM != nil {
 				u.VM = n.VM.Ref
 			}
 			out.Unproven = append(out.Unproven, u)
-		case len(n.Ours) == 0 || n.Recorded == nil:
-		case n.Unsigned, n.Forged:
+		case len(n.Groups.Ours) == 0 || !n.Record.Exists():
+		case n.Record.Unsigned, n.Record.Forged:
 			out.Unsigned++
 		default:
 			out.Signed++
-			if n.Outdated {
+			if n.Record.Outdated {
 				out.Outdated++
 			}
 		}

@@ -134,16 +134,16 @@ func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 	}
 	for _, n := range vm.NICs {
 		st := InterfaceStatus{
-			ID: n.ID, State: n.State, Network: n.NetworkID, Groups: s.design.Targets[n],
-			Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven,
+			ID: n.ID, State: n.State(), Network: n.NetworkID, Groups: s.design.Targets[n],
+			Held: len(n.Groups.Ours) > 0, WhyElsewhere: n.Elsewhere(), WhyUnproven: n.Record.Unproven,
 		}
-		if n.State == guard.Guarded {
-			st.Former = slices.Clone(n.Former)
+		if n.State() == guard.Guarded {
+			st.Former = slices.Clone(n.Groups.Former)
 		}
 		out.Interfaces = append(out.Interfaces, st)
 	}
 	left, pending, blocked := s.region.Left(vm.VM), s.pending(vm, dirty), s.blocked(vm)
-	guarded := slices.ContainsFunc(vm.NICs, func(n *guard.NIC) bool { return n.State == guard.Guarded })
+	guarded := slices.ContainsFunc(vm.NICs, func(n *guard.NIC) bool { return n.State() == guard.Guarded })
 	for _, p := range vm.Policies {
 		on := VMPolicy{PolicyRef: p.Ref}
 		if out.Mode == intent.Enforce { // else nothing more is said of it
@@ -206,7 +206,7 @@ func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*reason.Reaso
 // protocols than the policies do; empty if there is none.
 func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) cloud.Direction {
 	for _, n := range vm.NICs {
-		if n.State != guard.Guarded || n.Frozen() != nil {
+		if n.State() != guard.Guarded || n.Frozen() != nil {
 			continue
 		}
 		want := s.guard.Wanted(n)
@@ -255,8 +255,8 @@ func (s *reporter) drift() (out []Drift) {
 		if why := cut(n); why != nil {
 			out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: why})
 		}
-		if n.Unproven != nil {
-			out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: n.Unproven, Kept: true})
+		if n.Record.Unproven != nil {
+			out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: n.Record.Unproven, Kept: true})
 			continue
 		}
 		if extra := s.region.PutInto(n.NIC); len(extra) > 0 {
@@ -265,19 +265,19 @@ func (s *reporter) drift() (out []Drift) {
 				out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: pause})
 			}
 		}
-		if n.Recorded == nil || n.Alien != nil || n.State != guard.Guarded {
+		if !n.Record.Exists() || n.Alien != nil || n.State() != guard.Guarded {
 			continue
 		}
-		ours := len(n.Ours)
-		for _, id := range n.Foreign {
-			if g := s.region.Groups[id]; !slices.Contains(n.Recorded, id) && s.region.LostTags(g) {
+		ours := len(n.Groups.Ours)
+		for _, id := range n.Groups.Foreign {
+			if g := s.region.Groups[id]; !slices.Contains(n.Record.Groups, id) && s.region.LostTags(g) {
 				if ours++; !lost[id] {
 					tell(id, false, reason.TagsChanged, g.Name)
 				}
 				lost[id] = true
 			}
 		}
-		if ours == 0 && !slices.Equal(n.Foreign, n.Recorded) {
+		if ours == 0 && !slices.Equal(n.Groups.Foreign, n.Record.Groups) {
 			tell(n.ID, false, reason.TakenOut)
 		}
 	}
@@ -299,10 +299,10 @@ func (s *reporter) drift() (out []Drift) {
 // unrecognized tells what an interface ceases to allow because of others nobody knows whether they
 // belong to the groups that its own ones name; nil for nothing.
 func (s *reporter) unrecognized() func(*guard.NIC) *reason.Reason {
-	unknown := slices.DeleteFunc(slices.Clone(s.guard.NICs), func(n *guard.NIC) bool { return n.Unproven == nil })
+	unknown := slices.DeleteFunc(slices.Clone(s.guard.NICs), func(n *guard.NIC) bool { return n.Record.Unproven == nil })
 	var addrs intent.Once[*intent.Network, addrset.Set]
 	return func(n *guard.NIC) *reason.Reason {
-		if len(unknown) == 0 || !n.Taken() || n.Unproven != nil || n.Frozen() != nil {
+		if len(unknown) == 0 || !n.Taken() || n.Record.Unproven != nil || n.Frozen() != nil {
 			return nil
 		}
 		set := addrs.Get(n.Network, func() addrset.Set { return guard.AddressesOf(unknown, n.Network) })

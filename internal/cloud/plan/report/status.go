@@ -145,13 +145,13 @@ func (d Drift) Same(o Drift) bool {
 // AsObserved is the state of the interface as it is.
 func AsObserved(n *guard.NIC) InterfaceStatus {
 	switch {
-	case len(n.Ours) == 0:
+	case len(n.Groups.Ours) == 0:
 		return InterfaceStatus{ID: n.ID, State: guard.Untouched}
-	case n.Unproven != nil:
-		return InterfaceStatus{ID: n.ID, State: guard.Guarded, WhyUnproven: n.Unproven}
-	case n.Recorded == nil:
+	case n.Record.Unproven != nil:
+		return InterfaceStatus{ID: n.ID, State: guard.Guarded, WhyUnproven: n.Record.Unproven}
+	case !n.Record.Exists():
 		return InterfaceStatus{ID: n.ID, State: guard.Member}
 	default:
-		return InterfaceStatus{ID: n.ID, State: guard.Guarded, Former: slices.Clone(n.Recorded)}
+		return InterfaceStatus{ID: n.ID, State: guard.Guarded, Former: slices.Clone(n.Record.Groups)}
 	}
 }
