@@ -3,8 +3,9 @@
 //
 //	tests [flags] check|test|long
 //
-// It runs one part after the other, shows what fails and what could not be proven here, and says
-// the sum in its last line. What each part of "long" gave is kept below dist/, so that an
+// It shows what fails and what could not be proven here, and says the sum in its last line. Tests
+// that start API servers wait most of their time, so "test" runs them beside the other parts; all
+// else runs one part after the other. What each part of "long" gave is kept below dist/, so that an
 // interrupted run goes on where it was as long as the sources are the same.
 package main
 
@@ -18,6 +19,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -51,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	if flags.Arg(0) == "long" {
 		err = r.long(ctx, parts, *fresh)
 	} else {
-		err = r.inOrder(ctx, parts)
+		err = r.inLanes(ctx, parts)
 		r.printCosts()
 	}
 	r.printSlowest(*slowest)
@@ -82,23 +84,39 @@ func choose(parts []part, names string) ([]part, error) {
 	return out, nil
 }
 
-// inOrder runs all parts, also after one has failed: whoever waits for this learns of everything.
-func (r *runner) inOrder(ctx context.Context, parts []part) error {
-	var failed []error
+// inLanes runs all parts, also after one has failed: whoever waits for this learns of everything.
+// Those that write into the repository come first; then each lane runs its own, one after the
+// other, beside the other lane.
+func (r *runner) inLanes(ctx context.Context, parts []part) error {
+	lanes := map[lane][]part{}
+	for _, p := range parts {
+		lanes[p.lane] = append(lanes[p.lane], p)
+	}
+	failed := r.inOrder(ctx, lanes[first])
+	var besides []error
+	var running sync.WaitGroup
+	running.Go(func() { besides = r.inOrder(ctx, lanes[waits]) })
+	failed = append(failed, r.inOrder(ctx, lanes[computes])...)
+	running.Wait()
+	if failed = append(failed, besides...); len(failed) > 0 || ctx.Err() != nil {
+		return fmt.Errorf("\nNOT ALL CHECKS AND TESTS HAVE PASSED:\n%w", errors.Join(append(failed, ctx.Err())...))
+	}
+	return nil
+}
+
+// inOrder runs parts one after the other and returns what has failed.
+func (r *runner) inOrder(ctx context.Context, parts []part) (failed []error) {
 	for _, p := range parts {
 		if ctx.Err() != nil {
 			break
 		}
-		fmt.Fprintf(r.out, "\n==> %s\n", p.title)
+		r.print(fmt.Sprintf("\n==> %s", p.title))
 		if err := r.part(ctx, p); err != nil {
-			fmt.Fprintln(r.out, err)
+			r.print(err.Error())
 			failed = append(failed, fmt.Errorf("%s: %w", p.title, err))
 		}
 	}
-	if len(failed) > 0 || ctx.Err() != nil {
-		return fmt.Errorf("\nNOT ALL CHECKS AND TESTS HAVE PASSED:\n%w", errors.Join(append(failed, ctx.Err())...))
-	}
-	return nil
+	return failed
 }
 
 // rareCollection saves a sixth of the processor time of compilers and tests, for memory that the
@@ -108,7 +126,11 @@ const rareCollection = "GOGC=400"
 // part runs one part.
 func (r *runner) part(ctx context.Context, p part) error {
 	cost := cost{of: p.title}
-	defer func() { r.costs = append(r.costs, cost) }()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.costs = append(r.costs, cost)
+	}()
 	for _, c := range p.commands {
 		begin := time.Now()
 		cmd := exec.CommandContext(ctx, c[0], c[1:]...)
