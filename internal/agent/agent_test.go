@@ -247,7 +247,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 		<-done
 		_ = own.Close()
 		_ = connections.Close()
-		disown()
+		f.disown()
 	})
 	f.t.Cleanup(stop)
 	return a, stop
@@ -255,17 +255,20 @@ func (f *fixture) start() (*agent.Agent, func()) {
 
 // disown waits until nothing has the socket of an agent that has ended: a process that another test
 // has just forked has it until it executes its program. It does not wait for another agent.
-func disown() {
-	table, err := kernel.Open(kernel.DefaultTable)
-	if err != nil {
-		return
-	}
-	defer func() { _ = table.Close() }()
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if _, _, err := table.Revision(); !errors.Is(err, kernel.ErrOwned) {
-			return
+func (f *fixture) disown() {
+	_ = f.host.Do(func() error {
+		table, err := kernel.Open(kernel.DefaultTable)
+		if err != nil {
+			return err
 		}
-	}
+		defer func() { _ = table.Close() }()
+		for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			if _, _, err := table.Revision(); !errors.Is(err, kernel.ErrOwned) {
+				break
+			}
+		}
+		return nil
+	})
 }
 
 // wipe removes the rules, as a restart of the host does.
@@ -308,6 +311,7 @@ func (f *fixture) openWithin(port uint16, limit time.Duration) bool {
 }
 
 func TestEnforcesAndReports(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a, _ := f.start()
 	f.eventually("in force with no policy", func() bool { return a.Status().State == agent.StateEnforcing })
@@ -347,19 +351,14 @@ func TestEnforcesAndReports(t *testing.T) {
 		t.Fatal("the connection does not work")
 	}
 	f.allow(82, 3, "")
-	begun := time.Now()
 	f.eventually("the held connection was ended", func() bool { return !carries(held) })
-	if d := time.Since(begun); d > 3*time.Second {
-		t.Errorf("that took %s", d)
-	}
-	if a.Status().ConnectionsCut == 0 {
-		t.Error("nothing was counted")
-	}
+	f.eventually("that is counted", func() bool { return a.Status().ConnectionsCut > 0 })
 }
 
 // TestKeepsWithoutServer takes the server away, restarts the agent, and then the host, which has
 // lost all rules.
 func TestKeepsWithoutServer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	_, stop := f.start()
@@ -398,6 +397,7 @@ func TestKeepsWithoutServer(t *testing.T) {
 // TestFailsafeFlowsAreKept restarts the agent while nobody tells where its servers are: the way
 // there that it knew is open all the same.
 func TestFailsafeFlowsAreKept(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	known := true
 	f.failsafe = func(context.Context) ([]nft.Failsafe, error) {
@@ -450,6 +450,7 @@ func (f *fixture) movableClock() *clocktesting.FakeClock {
 // TestClocks moves the clock while the server is away, by an hour and back by a day: what is in
 // force stays, a foreign change is put right, and the next policy is enforced.
 func TestClocks(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	moved := f.movableClock()
 	f.allow(80, 1, "")
@@ -474,6 +475,7 @@ func TestClocks(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	a, stop := f.start()
@@ -506,6 +508,7 @@ func TestRelease(t *testing.T) {
 // nobody followed connections. The one of the host's own goes on, also if the other end speaks
 // first, and the one that no policy allows ends.
 func TestOlderThanTheAgent(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	denied, out := f.connectBothWays(81, 83)
 	f.allow(80, 1, "")
@@ -568,6 +571,7 @@ func speaks(from, to net.Conn) bool {
 // TestTroubleWithTheDisk takes the disk away, and damages what is on it. Enforcement goes on, and
 // the status says what is wrong.
 func TestTroubleWithTheDisk(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	a, stop := f.start()

@@ -30,6 +30,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // asPlugin makes the program of the tests the CNI plugin.
@@ -38,6 +39,10 @@ const asPlugin = "NEPHELE_TEST_AS_CNI_PLUGIN"
 func TestMain(m *testing.M) {
 	if os.Getenv(asPlugin) != "" {
 		os.Exit(cni.Main(context.Background(), "the plugin of the tests"))
+	}
+	if err := tier.AtATime(6); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -222,6 +227,7 @@ func (p *newPods) only(to netip.Addr, open, closed uint16) bool {
 // API server or the controller is behind they are closed, and when the plugin has answered they
 // obey. The API server says where Pods are only afterwards, or never.
 func TestNewPodIsClosedUntilItsClassIsLoaded(t *testing.T) {
+	t.Parallel()
 	p := startNewPods(t, func(f *fixture) {
 		f.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "0"}}})
 	})
@@ -284,6 +290,7 @@ func jsonOf(t *testing.T, v any) (out map[string]any) {
 
 // TestReusedAddress gives a new Pod the address of one that the API still knows by it.
 func TestReusedAddress(t *testing.T) {
+	t.Parallel()
 	p := startNewPods(t, func(f *fixture) {
 		f.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "old"}}})
 	})
@@ -407,6 +414,7 @@ func (l *lateStream) Next(ctx context.Context) (watch.Event, error) {
 // while what it says is still on the way. The Pod starts when its policy is in force, and not
 // before.
 func TestNewPodWaitsForTheController(t *testing.T) {
+	t.Parallel()
 	slow := &late{begun: map[enforcer.Resource]int{}, may: make(chan struct{})}
 	var knows, asked atomic.Int32
 	p := startNewPods(t, func(f *fixture) {
@@ -451,6 +459,7 @@ func TestNewPodWaitsForTheController(t *testing.T) {
 
 // TestManyNewPodsAtOnce starts many Pods at the same moment: all come up, each with its class.
 func TestManyNewPodsAtOnce(t *testing.T) {
+	t.Parallel()
 	const many = 40
 	p := startNewPods(t, func(f *fixture) {
 		f.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "odd"}}})
@@ -489,6 +498,7 @@ func TestManyNewPodsAtOnce(t *testing.T) {
 
 // TestNewPodsWhileSomebodyIsAway has no agent, and then no controller.
 func TestNewPodsWhileSomebodyIsAway(t *testing.T) {
+	t.Parallel()
 	p := startNewPods(t, func(f *fixture) {
 		f.essential = []string{"n1"}
 		f.computed = func(context.Context, string, string) (bool, error) { return false, errors.New("nobody is there") }
@@ -527,6 +537,7 @@ func TestNewPodsWhileSomebodyIsAway(t *testing.T) {
 
 // TestNewPodsThatAreRefused are told to the agent with what it does not take.
 func TestNewPodsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	bridge := netip.MustParseAddr("10.0.0.254")
 	p := startNewPods(t, func(f *fixture) { f.own = func() ([]netip.Addr, error) { return []netip.Addr{bridge}, nil } })
 	p.create("web", "u", nil)
@@ -575,6 +586,7 @@ func TestNewPodsThatAreRefused(t *testing.T) {
 // object that shows it in the API. One that was made anew with the name of another one has to wait
 // until the API tells of it.
 func TestStaticPod(t *testing.T) {
+	t.Parallel()
 	p := startNewPods(t, nil)
 	p.create("static", "of-the-object", func(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{"kubernetes.io/config.mirror": "of-the-file"}

@@ -146,6 +146,7 @@ func serviceOf(name string, kind corev1.ServiceType, number int, change func(*co
 
 // TestServices leads connections to Services by the rules of the agent, with no kube-proxy.
 func TestServices(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, services: true})
 	here, there := s.nodes[0], s.nodes[1]
 	client, a, b := here.pod("free"), here.pod("free").named(), there.pod("free").named()
@@ -372,14 +373,7 @@ func (s *site) askService(from *nfttest.Host, at string) *stream {
 			p.mu.Lock()
 			p.sent++
 			p.mu.Unlock()
-			err := from.Do(func() error {
-				c, err := net.DialTimeout("tcp", at, 900*time.Millisecond)
-				if err == nil {
-					err = c.Close()
-				}
-				return err
-			})
-			if err != nil {
+			if err := from.Do(func() error { return dialAtOnce(at) }); err != nil {
 				p.mu.Lock()
 				p.lost++
 				p.first = err.Error()
@@ -413,6 +407,7 @@ func (s *site) leadsPorts(here *netNode) {
 // TestPortsBesideKubeProxy leads ports of the Node to Pods where kube-proxy leads to Services, also
 // after a restart of the agent, at which nothing is lost.
 func TestPortsBesideKubeProxy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/24"}, four: true})
 	here := s.nodes[0]
 	s.leadsPorts(here)

@@ -115,6 +115,7 @@ func packetsIn(t *testing.T, path string) (out [][]byte) {
 
 // TestPacketCapture captures what a Pod sends and gets.
 func TestPacketCapture(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
 	n := s.nodes[0]
 	a, b := n.pod("free"), n.pod("free")

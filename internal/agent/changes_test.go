@@ -34,6 +34,7 @@ func (f *fixture) link(h *nfttest.Host) netlink.Link {
 // TestAddressOfTheHostChanges gives a guarded host another address while it runs: what policies say
 // of it holds there at once, new connections and old ones, before the controller knows of it.
 func TestAddressOfTheHostChanges(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	next := netip.MustParseAddr("10.1.0.9")
 	f.local = []netip.Addr{next} // as the kernel says when it has it
@@ -130,6 +131,7 @@ func TestConnectionsBeingMade(t *testing.T) {
 // other end is cut by a change like any other, and a new connection by the same ports is judged
 // anew.
 func TestHalfOfAConnection(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(81, 1, "")
 	a, _ := f.start()
@@ -185,6 +187,7 @@ func (r *renamed) Watch(ctx context.Context, of enforcer.Resource, key string) (
 // the state of the former one, keeps it until the controller answers, and then enforces what is
 // computed for it. What a policy never allowed is open at no time.
 func TestExternalNodeRenamed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	server := &renamed{source: f.source, former: hostKey}
 	f.from = server

@@ -85,6 +85,7 @@ func TestTakesBackWhatCutsTheHost(t *testing.T) {
 }
 
 func TestParseProbe(t *testing.T) {
+	t.Parallel()
 	status := http.StatusOK
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	address := s.Listener.Addr().String()

@@ -16,6 +16,7 @@ import (
 // TestFullDisk keeps the state on a disk without room: enforcement goes on, the status says what is
 // wrong, what was kept before stays whole, and with room again the next change is kept.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		t.Fatal(err)

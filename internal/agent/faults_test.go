@@ -83,6 +83,7 @@ func (f *fixture) keepsClosed(port uint16) (end func() (tries int)) {
 // TestSocketIsForRootOnly: nobody but the administrator of a host asks its agent, and nobody else
 // reads what it keeps.
 func TestSocketIsForRootOnly(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	a, _ := f.start()
@@ -120,6 +121,7 @@ func TestSocketIsForRootOnly(t *testing.T) {
 // the same policy applies. The agent refuses all policies, says why, and stays at what it enforced:
 // a change that comes with it is not in force. When the second one is gone, it is.
 func TestSecondEntityWithTheKey(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	_, _ = f.start()
@@ -151,6 +153,7 @@ func TestSecondEntityWithTheKey(t *testing.T) {
 // TestSecondAgent starts a second agent on a host: it ends and says why, nothing changes, and the
 // first one answers as before. When the first one has ended, another one takes over.
 func TestSecondAgent(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	first, stop := f.start()
@@ -255,6 +258,7 @@ func (f *faulty) Foreign() ([]kernel.Filter, error) {
 // that no policy allows, the status says what is wrong, and once calls succeed all is as the last
 // policy says.
 func TestNetlinkErrors(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var table *faulty
 	f.wrap = func(k *kernel.Table) agent.Table {
@@ -347,6 +351,7 @@ func (o others) flush() error {
 // kernel, again and again. What policies keep closed stays so all the while, what others drop is
 // told, and when they are gone all is as before.
 func TestFirewallsOfOthers(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	a, _ := f.start()
@@ -392,6 +397,7 @@ func TestFirewallsOfOthers(t *testing.T) {
 // TestRulesOfOthersAreNoNews: the status counts the rules of another's filter as they come, and the
 // log names the filter once.
 func TestRulesOfOthersAreNoNews(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var mu sync.Mutex
 	var lines []string
@@ -443,6 +449,7 @@ func TestRulesOfOthersAreNoNews(t *testing.T) {
 // TestBoot restarts a host as its units do: without a network what was enforced last is loaded, and
 // only then come the network and the agent. At no time is anything open.
 func TestBoot(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	_, stop := f.start()

@@ -9,6 +9,7 @@ import (
 // TestTellsOfForeignFirewalls: a firewall that somebody else brings to the host is told, because it
 // can drop what policies allow.
 func TestTellsOfForeignFirewalls(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a, _ := f.start()
 	f.allow(80, 1, "")

@@ -11,6 +11,7 @@ import (
 
 // TestForever: after a turn that panics the agent says so, and does everything again.
 func TestForever(t *testing.T) {
+	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	a := &Agent{options: Options{Clock: clock, Log: logr.Discard()}, wake: make(chan struct{}, 1)}
 	turns, said := 0, ""

@@ -41,6 +41,7 @@ func (c *around) set(letsIn, away bool) {
 // goes, or when it is released, until the cloud guards it again; also over a restart, and while the
 // controller cannot be asked. Other changes wait for nobody.
 func TestWaitsForTheCloud(t *testing.T) {
+	t.Parallel()
 	f, c := newFixture(t), &around{}
 	f.yield, f.info = c.yield, func(context.Context, *agent.Status) error { return nil }
 	f.allow(80, 1, "")

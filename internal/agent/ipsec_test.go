@@ -316,6 +316,7 @@ func (n *netNode) publishesIdentity(identity string) {
 // TestIPsecBesides encrypts what is between Nodes whose network another plugin makes, and takes all
 // of it away again.
 func TestIPsecBesides(t *testing.T) {
+	t.Parallel()
 	needsCharon(t)
 	s := newSite(t, siteOf{config: network.Config{Mode: network.PolicyOnly, Encryption: network.ByIPsec}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, charon: newSigner(t)})
 	wire := s.listen(s.nodes[0], "10.244.0.0/16", "fd00::/16")
@@ -339,6 +340,7 @@ func TestIPsecBesides(t *testing.T) {
 // TestIPsecForged: a Node whose certificate another authority has signed, and one that proves
 // itself as another Node, are refused, and nothing goes to their Pods.
 func TestIPsecForged(t *testing.T) {
+	t.Parallel()
 	needsCharon(t)
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap, Encryption: network.ByIPsec}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24"}, four: true, charon: newSigner(t)})
 	here, there := s.nodes[0], s.nodes[1]
@@ -386,6 +388,7 @@ func TestIPsecForged(t *testing.T) {
 
 // TestIPsecLeaves: what is encrypted to a Node ends when the Node leaves, and only that.
 func TestIPsecLeaves(t *testing.T) {
+	t.Parallel()
 	needsCharon(t)
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap, Encryption: network.ByIPsec}, subnets: []int{1, 1, 2}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, charon: newSigner(t)})
 	a, b, c := s.nodes[0].pod("free"), s.nodes[1].pod("free"), s.nodes[2].pod("free")
@@ -407,6 +410,7 @@ func TestIPsecLeaves(t *testing.T) {
 // TestIPsecByAndBy goes from nothing to IPsec, to WireGuard and back Node by Node while Pods talk,
 // by way of sending to Nodes in the clear that cannot be encrypted to.
 func TestIPsecByAndBy(t *testing.T) {
+	t.Parallel()
 	needsCharon(t)
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, keys: true, charon: newSigner(t)})
 	a, b := s.nodes[0].pod("free"), s.nodes[1].pod("free")
@@ -443,6 +447,7 @@ func TestIPsecByAndBy(t *testing.T) {
 // TestIPsecMissing: where neither the kernel nor charon can encrypt, or there is no charon, that is
 // reported in a sentence, and nothing is sent.
 func TestIPsecMissing(t *testing.T) {
+	t.Parallel()
 	needsCharon(t)
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap, Encryption: network.ByIPsec}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24"}, four: true, charon: newSigner(t)})
 	here, there := s.nodes[0], s.nodes[1]

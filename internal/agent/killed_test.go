@@ -32,17 +32,15 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // victimEnv tells a process of this test that it is the one to be killed: its network namespace,
 // the directory of its state, and the generation of the policy that it is to enforce.
 const victimEnv = "NEPHELE_TEST_AGENT_VICTIM"
 
-// allKillsEnv makes TestKilledAtEveryStep kill at every step, and not at a part of them.
-const allKillsEnv = "NEPHELE_TEST_ALL_KILLS"
-
-// mostKills is at how many steps of a kind is killed where not all are wanted.
-const mostKills = 40
+// mostKills is at how many steps of a kind is killed at each commit; in make test-long at all.
+const mostKills = 8
 
 // steps are the calls by which an agent changes something outside of itself, or asks the kernel for
 // what is there.
@@ -338,7 +336,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			t.Fatalf("a whole run has no step %q: %v", step, all)
 		}
 		stride := 1
-		if os.Getenv(allKillsEnv) == "" {
+		if !tier.Long() {
 			stride = (all[step] + mostKills - 1) / mostKills
 		}
 		for n := 1; n <= all[step]; n += stride {

@@ -13,6 +13,7 @@ import (
 
 // TestMetrics: the metrics are in order, and say what the status says.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a, _ := f.start()
 	f.allow(80, 1, "")

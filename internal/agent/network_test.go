@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -52,7 +53,7 @@ import (
 )
 
 // podTimes is how many Pods come and go in TestNetworkComesAndGoes.
-var podTimes = flag.Int("pod-times", 0, "how many Pods come and go in TestNetworkComesAndGoes; 0 means 50, and 1000 in make test-long")
+var podTimes = flag.Int("pod-times", 0, "how many Pods come and go in TestNetworkComesAndGoes; 0 means 20, and 1000 in make test-long")
 
 // noController serves no Pods.
 type noController struct{}
@@ -193,6 +194,19 @@ func (s *site) must(err error) {
 func (s *site) inside(h *nfttest.Host, f func() error) {
 	s.t.Helper()
 	s.must(h.Do(f))
+}
+
+// listens is inside for who listens at a port that was just closed: a process that another test has
+// just forked has it until it executes its program.
+func (s *site) listens(h *nfttest.Host, listen func() error) {
+	s.t.Helper()
+	s.nodes[0].eventually("the port is free", func() bool {
+		err := h.Do(listen)
+		if !errors.Is(err, unix.EADDRINUSE) {
+			s.must(err)
+		}
+		return err == nil
+	})
 }
 
 // give gives a link addresses that need no neighbour discovery to be complete.
@@ -491,6 +505,7 @@ func (n *netNode) wrapped() uint64 {
 // TestNetwork makes the network of two Nodes on different subnets, which know of each other's Pods
 // nothing but what the API says.
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
 	here, there := s.nodes[0], s.nodes[1]
 	here.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "guarded"}}})
@@ -589,6 +604,7 @@ func TestNetwork(t *testing.T) {
 
 // TestLinksOfPods: rules know links to Pods by the same name as whoever makes them.
 func TestLinksOfPods(t *testing.T) {
+	t.Parallel()
 	if network.EndPrefix != ruleset.LinkPrefix {
 		t.Errorf("links to Pods are called %s, and rules look for %s", network.EndPrefix, ruleset.LinkPrefix)
 	}
@@ -611,7 +627,7 @@ func (s *site) seenByPod(from, server *netPod, six bool, port uint16) netip.Addr
 func (s *site) seen(from *netPod, host *nfttest.Host, server netip.Addr, port uint16) (seen netip.Addr) {
 	s.t.Helper()
 	var l net.Listener
-	s.inside(host, func() (err error) {
+	s.listens(host, func() (err error) {
 		l, err = net.Listen("tcp", netip.AddrPortFrom(server, port).String())
 		return err
 	})
@@ -654,6 +670,7 @@ func TestNetworkModes(t *testing.T) {
 		"hybrid, no next hop 6": {siteOf{config: network.Config{Mode: network.Hybrid}, subnets: []int{1, 1}, cidrs: dual, four: true}, []bool{true}, 1450},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, c.of)
 			first := s.nodes[0]
 			first.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "guarded"}}})
@@ -685,6 +702,7 @@ func TestNetworkModes(t *testing.T) {
 // TestNetworkBeforeTheController: a Node that has never heard of a controller gives the Pod of the
 // controller its network.
 func TestNetworkBeforeTheController(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24"}, four: true, away: true})
 	here := s.nodes[0]
 	a := here.pod("controller")
@@ -701,6 +719,7 @@ func TestNetworkBeforeTheController(t *testing.T) {
 
 // TestNetworkOfAnother: what cannot be is refused with its reason.
 func TestNetworkOfAnother(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/29"}, four: true})
 	n := s.nodes[0]
 	first := n.pod("free")
@@ -751,6 +770,7 @@ func TestNetworkBlocked(t *testing.T) {
 // TestNetworkAdopts: on a Node that another plugin has given addresses, those of its Pods are not
 // given, whether the API tells of them or only its files, and what is left over of it is.
 func TestNetworkAdopts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/24"}, four: true})
 	n := s.nodes[0]
 	n.ended()
@@ -804,6 +824,7 @@ func (l lame) Apply(steps []network.Step) error {
 // TestNetworkWithoutVXLAN: a kernel without VXLAN is told of in a sentence, Pods of the Node reach
 // one another nevertheless, and when the module is there all is well.
 func TestNetworkWithoutVXLAN(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24"}, four: true})
 	here := s.nodes[0]
 	here.ended()
@@ -874,7 +895,7 @@ func (s *site) ask(from, to *netPod) *stream {
 				}
 				count()
 				text := fmt.Sprintf("%08d", n)
-				_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+				_ = c.SetDeadline(time.Now().Add(2 * patient))
 				if _, err := c.Write([]byte(text)); err != nil {
 					lose("question " + text + " over UDP: " + err.Error())
 				} else if got, err := c.Read(answer); err != nil || string(answer[:got]) != text {
@@ -890,21 +911,67 @@ func (s *site) ask(from, to *netPod) *stream {
 				case <-time.After(20 * time.Millisecond):
 				}
 				count()
-				err := from.Do(func() error {
-					c, err := net.DialTimeout("tcp", netip.AddrPortFrom(a, 80).String(), 900*time.Millisecond) // before a lost packet is sent again
-					if err == nil {
-						_ = c.(*net.TCPConn).SetLinger(0)
-						err = c.Close()
-					}
-					return err
-				})
-				if err != nil {
+				if err := from.Do(func() error { return dialAtOnce(netip.AddrPortFrom(a, 80).String()) }); err != nil {
 					lose("a new connection: " + err.Error())
 				}
 			}
 		})
 	}
 	return p
+}
+
+// dialAtOnce connects by TCP and disconnects. The kernel tells whether a packet was lost and sent
+// again a second later, so it does not matter how long a busy machine takes.
+func dialAtOnce(to string) error {
+	c, err := net.DialTimeout("tcp", to, 2*patient)
+	if err != nil {
+		return err
+	}
+	_ = c.(*net.TCPConn).SetLinger(0)
+	defer func() { _ = c.Close() }()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var info *unix.TCPInfo
+	if outer := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); outer != nil || err != nil {
+		return errors.Join(outer, err)
+	}
+	if again, took := info.Total_retrans, time.Duration(info.Rtt)*time.Microsecond; again > 0 || took > 900*time.Millisecond {
+		return fmt.Errorf("a packet to %s was lost: %d were sent again, and the answer came after %s", to, again, took)
+	}
+	return nil
+}
+
+// TestLossIsSeen: dialAtOnce, by which other tests prove that nothing is lost, notices a loss.
+func TestLossIsSeen(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.start()
+	link := f.link(f.host)
+	lost := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: peerAddr.AsSlice(), State: netlink.NUD_PERMANENT, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 99}}
+	if err := f.host.Handle.NeighSet(lost); err != nil {
+		t.Fatal(err)
+	}
+	dial := func() error {
+		return f.peer.Do(func() error { return dialAtOnce(netip.AddrPortFrom(hostAddr, 81).String()) })
+	}
+	said := make(chan error, 1)
+	go func() { said <- dial() }()
+	f.eventually("the first packet is there", func() bool {
+		peers, err := f.connections.Peers()
+		return err == nil && peers[peerAddr]
+	})
+	lost.HardwareAddr = f.link(f.peer).Attrs().HardwareAddr
+	if err := f.host.Handle.NeighSet(lost); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-said; err == nil || !strings.Contains(err.Error(), "was lost") {
+		t.Errorf("a loss is not noticed: %v", err)
+	}
+	if err := dial(); err != nil {
+		t.Errorf("nothing is lost any more: %v", err)
+	}
 }
 
 // none ends asking. Nothing may have been lost.
@@ -921,6 +988,7 @@ func (p *stream) none(t *testing.T, while string) {
 // other modes, while Pods talk: nothing is lost, nothing is written that is there, and no address
 // is given twice.
 func TestNetworkRestarts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
 	here, there := s.nodes[0], s.nodes[1]
 	a, b := here.pod("free"), there.pod("free")
@@ -998,7 +1066,7 @@ func TestNetworkRestarts(t *testing.T) {
 // that nothing is left of them.
 func TestNetworkComesAndGoes(t *testing.T) {
 	t.Parallel()
-	times := cmp.Or(*podTimes, tier.Pick(10, 50, 1000))
+	times := cmp.Or(*podTimes, tier.Pick(10, 20, 1000))
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/27", "fd00:N::/64"}, four: true, six: true})
 	n := s.nodes[0]
 	stays := n.pod("free")

@@ -67,6 +67,7 @@ func askFrom(t *testing.T, from *nfttest.Host, network string, at netip.Addr, na
 // behind routes, by UDP and by TCP in segments, and connects at once: to a resolver elsewhere, to
 // one that is a Pod of the same Node, and to one on the Node.
 func TestNamesOfPods(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	l, client := onNode(f, nil)
 	for n := range nfttest.PodCount {

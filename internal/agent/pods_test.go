@@ -183,6 +183,7 @@ func TestNode(t *testing.T) {
 
 // TestBridgesAreTold: the agent says where Pods can take one another's addresses, and nowhere else.
 func TestBridgesAreTold(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	_, client := onNode(f, nil)
 	f.pods = func() *pods.Pods {

@@ -15,6 +15,7 @@ import (
 // TestPortions: what was counted is sent in portions that the controller takes, and nothing of it
 // twice or never.
 func TestPortions(t *testing.T) {
+	t.Parallel()
 	all := map[countedRule]v1beta2.TrafficStats{}
 	for p := range 300 {
 		ref := v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: strings.Repeat("n", 63), Name: fmt.Sprint(p, strings.Repeat("p", 240)), UID: types.UID(fmt.Sprintf("%036d", p))}

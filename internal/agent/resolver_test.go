@@ -154,6 +154,7 @@ func namesFrom(c clock.WithTicker, resolver netip.Addr) *fqdn.Names {
 // TestNamesOnAHost asks a resolver for names that policies name, from a host with an agent, and
 // connects at once.
 func TestNamesOnAHost(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	addresses := []netip.Addr{netip.MustParseAddr("10.1.0.3"), netip.MustParseAddr("10.1.0.4"), netip.MustParseAddr("10.1.0.5")}
 	f.peerLink(addresses...)
@@ -226,8 +227,7 @@ func TestNamesOnAHost(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// A first packet that were lost would come again after a second.
-		if err := connect(address, 900*time.Millisecond); err != nil {
+		if err := f.host.Do(func() error { return dialAtOnce(net.JoinHostPort(address, "90")) }); err != nil {
 			t.Errorf("%s by %s: not reachable as soon as its name is known: %v", name, network, err)
 		}
 	}
@@ -246,7 +246,7 @@ func TestNamesOnAHost(t *testing.T) {
 	f.names = namesFrom(clock.RealClock{}, peerAddr)
 	a, _ = f.start()
 	f.eventually("what was enforced is loaded", func() bool { return a.Status().Names.Addresses == 2 })
-	if err := connect("10.1.0.3", 900*time.Millisecond); err != nil {
+	if err := f.host.Do(func() error { return dialAtOnce("10.1.0.3:90") }); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
 	f.eventually("that the server is away is told", func() bool { return a.Status().State == agent.StateKept })

@@ -29,6 +29,7 @@ func copied(t *testing.T, from string) string {
 // was behind, or that is another host's, a newer agent's or cannot be, the rules of the kernel
 // stay, and one sentence says why.
 func TestRestartGoesOnFromWhatIsNewer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(80, 1, "")
 	_, stop := f.start()
@@ -105,6 +106,7 @@ func TestRestartGoesOnFromWhatIsNewer(t *testing.T) {
 // its disk had at that moment, and too early for the controller. What the policy keeps closed since
 // the first change is never open.
 func TestRestartsOpenNothing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.allow(81, 1, "")
 	_, stop := f.start()

@@ -229,6 +229,7 @@ func kernelSeals(t *testing.T) bool {
 
 // TestSealedLink: rules know the device of WireGuard by the same name as whoever makes it.
 func TestSealedLink(t *testing.T) {
+	t.Parallel()
 	if network.WireGuardDevice != ruleset.SealedLink {
 		t.Errorf("the device of WireGuard is called %s, and rules look for %s", network.WireGuardDevice, ruleset.SealedLink)
 	}
@@ -376,6 +377,7 @@ func testSealed(t *testing.T, of siteOf) {
 // TestSealedByAndBy turns encryption on and off again Node by Node while Pods talk, by way of
 // sending to those in the clear that have no key.
 func TestSealedByAndBy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, keys: true})
 	a, b := s.nodes[0].pod("free"), s.nodes[1].pod("free")
 	s.meet("Pods reach each other in the clear", a, b)
@@ -408,6 +410,7 @@ func TestSealedByAndBy(t *testing.T) {
 // TestSealedBesides encrypts what is between Nodes whose network another plugin makes, and takes
 // all of it away again.
 func TestSealedBesides(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.PolicyOnly, Encryption: network.ByWireGuard}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, keys: true})
 	heard := s.listen(s.nodes[0], "10.244.0.0/16", "fd00::/16")
 	pods := []*netPod{s.theirs(0), s.theirs(1)}
@@ -473,6 +476,7 @@ func (s *site) theirs(i int) *netPod {
 // TestNetworkMigrates takes the network of Nodes over from another plugin that routes between them,
 // Node by Node, while Pods of it talk, and gives it back.
 func TestNetworkMigrates(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.PolicyOnly}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
 	theirs := []*netPod{s.theirs(0), s.theirs(1)}
 	s.meet("Pods of the other plugin reach each other", theirs[0], theirs[1])

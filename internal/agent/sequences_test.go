@@ -330,6 +330,7 @@ var moves = []struct {
 // ever open that no version of the policy in question allows, nothing is cut that all of them
 // allow, and once the agent can do its work the last version is in force.
 func TestAnySequence(t *testing.T) {
+	t.Parallel()
 	length := tier.Pick(8, 14, 60)
 	first := seed.Of(t)
 	for n := range tier.Pick(1, 1, 20) {

@@ -33,6 +33,7 @@ func (f *fixture) dropTo(namespace, name string) {
 // TestServicesAsPeers has a policy about what Pods send to a Service: by its address and port, and
 // not what they send to those behind it. It follows the Service, and outlives agent and server.
 func TestServicesAsPeers(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	l, client := onNode(f, nil)
 	f.services = func() *services.Frontends { return services.FollowFrontends(clustertest.Cluster{Clientset: client}) }

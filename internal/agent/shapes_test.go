@@ -64,6 +64,7 @@ func (s *site) transfer(from, to *netPod, bytes int) (took time.Duration) {
 // TestBandwidth bounds what a Pod receives and sends, as its annotations say, over a restart of the
 // agent, and no more when they are gone.
 func TestBandwidth(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/24"}, four: true})
 	n := s.nodes[0]
 	bound, free := n.pod("free"), n.pod("free")

@@ -53,6 +53,7 @@ func (b *book) of(rule string) v1beta2.TrafficStats {
 // TestStatistics counts real connections, while rules are replaced, the controller takes nothing
 // for a time, and the agent is started again.
 func TestStatistics(t *testing.T) {
+	t.Parallel()
 	f, b := newFixture(t), &book{perRule: map[string]v1beta2.TrafficStats{}, t: t}
 	// Minutes go by when the test says so.
 	now := clocktesting.NewFakeClock(time.Now())
@@ -123,6 +124,7 @@ func (s *slow) Counters(chains ...string) (map[string][]kernel.Counter, error) {
 
 // TestSlowCounters: counters that take long to read are read less often, and nothing is lost.
 func TestSlowCounters(t *testing.T) {
+	t.Parallel()
 	f, b := newFixture(t), &book{perRule: map[string]v1beta2.TrafficStats{}, t: t}
 	now := clocktesting.NewFakeClock(time.Now())
 	table := &slow{now: now}

@@ -108,7 +108,7 @@ func (f *traceflows) told(name string) string {
 // eventually waits until Nodes have told this of a Traceflow.
 func (f *traceflows) eventually(t *testing.T, name, want string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for ; time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if f.told(name) == want {
 			return
@@ -119,6 +119,7 @@ func (f *traceflows) eventually(t *testing.T, name, want string) {
 
 // TestTraceflow traces packets on two Nodes: what was sent, and live traffic.
 func TestTraceflow(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, services: true})
 	here, there := s.nodes[0], s.nodes[1]
 	here.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "guarded"}}})
@@ -155,14 +156,14 @@ func TestTraceflow(t *testing.T) {
 		for _, x := range []string{"passes", "dropped", "far", "ping"} {
 			f.end(name(x))
 		}
-		f.begin(name("service"), tag+4, false, source, at(services[i], 443))
+		f.begin(name("service"), int8(39+4*i), false, source, at(services[i], 443))
 		f.eventually(t, name("service"), strings.Replace(forwarded, "sender:", "sender: LB Forwarded "+far.family(six).String()+";", 1))
 		f.end(name("service"))
 		// Live traffic is traced by the first packet that matches.
 		live := at(netip.Addr{}, 80)
 		live.DestinationIP = far.family(six).String()
 		f.begin(name("live"), tag, true, source, live)
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for ; len(f.get(name("live")).Status.Results) < 2 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			s.reaches(a.Host, a.family(six), far.family(six), 80, patient)
 		}
@@ -171,7 +172,7 @@ func TestTraceflow(t *testing.T) {
 			t.Errorf("captured %+v", p)
 		}
 		f.end(name("live"))
-		only, deadline := at(b.family(six), 0), time.Now().Add(30*time.Second)
+		only, deadline := at(b.family(six), 0), time.Now().Add(2*time.Minute)
 		f.begin(name("only"), tag+8, true, source, only)
 		for ; len(f.get(name("only")).Status.Results) == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			s.reaches(a.Host, a.family(six), b.family(six), 81, patient) // passes

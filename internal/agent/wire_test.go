@@ -70,6 +70,7 @@ func (f *fixture) serve() {
 
 // TestOverTheWire follows a real server, and asks the agent on the host what it does.
 func TestOverTheWire(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.serve()
 	a, _ := f.start()
@@ -130,6 +131,7 @@ func TestOverTheWire(t *testing.T) {
 }
 
 func TestParseFailsafe(t *testing.T) {
+	t.Parallel()
 	f, err := agent.ParseFailsafe("in tcp 22 10.0.0.7/8,fd00::/8")
 	if err != nil || f.Port != 22 || len(f.CIDRs) != 2 || f.CIDRs[0].String() != "10.0.0.0/8" {
 		t.Errorf("%+v, %v", f, err)

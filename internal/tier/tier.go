@@ -6,7 +6,10 @@
 package tier
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -39,4 +42,19 @@ func Pick(short, ordinary, long int) int {
 		return short
 	}
 	return ordinary
+}
+
+// AtATime lets so many tests of a package run at the same time, though the machine may have fewer
+// processors: for a package whose tests wait most of their time. TestMain calls it. What a person
+// says with -parallel counts more.
+func AtATime(tests int) error {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) {
+		chosen = chosen || f.Name == "test.parallel" && f.Value.String() != strconv.Itoa(runtime.GOMAXPROCS(0))
+	})
+	if chosen {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(tests))
 }

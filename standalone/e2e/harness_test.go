@@ -5,16 +5,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +29,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // binary is the standalone build under test, made once by TestMain.
@@ -53,16 +51,9 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) {
-		chosen = chosen || f.Name == "test.parallel" && f.Value.String() != strconv.Itoa(runtime.GOMAXPROCS(0))
-	})
-	if !chosen {
-		if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
+	if err := tier.AtATime(atATime); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	return m.Run()
 }
