@@ -119,7 +119,7 @@ func (f *fakeCloud) apply(network string, op cloud.Op) error {
 
 // quota reports a group with more rules than it can hold.
 func (f *fakeCloud) quota(g *cloud.Group) error {
-	if n, where := model.NewView(f.snap).Fullest(g.Rules); n > f.limits.RulesPerGroup {
+	if n, where := modeltest.Fullest(model.NewView(f.snap), g.Rules); n > f.limits.RulesPerGroup {
 		return fmt.Errorf("%s has %d %s rules", g.ID, n, where)
 	}
 	return nil

@@ -198,7 +198,7 @@ func TestView(t *testing.T) {
 	if got, _ := at("vpc-0", cloud.ICMP, 0); !got.Empty() {
 		t.Errorf("ICMP has no IPv6 addresses: %v", got.Prefixes())
 	}
-	if n, where := v.Fullest([]cloud.Rule{from(1, "sg-1"), block(cloud.Ingress, 1, "::/0"), block(cloud.Egress, 1, "::/0")}); n != 2 || where != "ingress IPv6" {
+	if n, where := modeltest.Fullest(v, []cloud.Rule{from(1, "sg-1"), block(cloud.Ingress, 1, "::/0"), block(cloud.Egress, 1, "::/0")}); n != 2 || where != "ingress IPv6" {
 		t.Errorf("%d %s", n, where)
 	}
 }

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 
@@ -38,7 +37,8 @@ func (v *View) Snapshot() *cloud.Snapshot { return v.snap }
 // Group returns a group by its ID, nil if there is none.
 func (v *View) Group(id string) *cloud.Group { return v.snap.Group(id) }
 
-func (v *View) list(id string) *cloud.PrefixList {
+// List returns a prefix list by its ID, nil if there is none.
+func (v *View) List(id string) *cloud.PrefixList {
 	return cloud.Find(v.snap.PrefixLists, id, func(l *cloud.PrefixList) string { return l.ID })
 }
 
@@ -100,7 +100,7 @@ func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known b
 	case p.CIDR.IsValid():
 		return addrset.OfPrefixes(p.CIDR), true
 	case p.PrefixListID != "":
-		l := v.list(p.PrefixListID)
+		l := v.List(p.PrefixListID)
 		if l == nil || !l.Known() {
 			return addrset.Set{}, false
 		}
@@ -160,31 +160,4 @@ func (v *View) join(s flow.Service, peers []cloud.Peer, network string) flow.Gra
 		v.joined[key] = g
 	}
 	return g
-}
-
-// Fullest counts rules in the direction and address family that has most, as clouds count them: a
-// reference counts in both families, a prefix list as many as it can hold in its own.
-func (v *View) Fullest(rules []cloud.Rule) (n int, where string) {
-	counts := map[string]int{}
-	for _, r := range rules {
-		weight, block := 1, r.Peer.CIDR
-		if l := v.list(r.Peer.PrefixListID); l != nil {
-			weight = l.Weight()
-			if len(l.Entries) > 0 {
-				block = l.Entries[0]
-			}
-		}
-		if !block.IsValid() || block.Addr().Is4() {
-			counts[fmt.Sprintf("%s IPv4", r.Direction)] += weight
-		}
-		if !block.IsValid() || block.Addr().Is6() {
-			counts[fmt.Sprintf("%s IPv6", r.Direction)] += weight
-		}
-	}
-	for k, c := range counts {
-		if c > n || c == n && k > where {
-			n, where = c, k
-		}
-	}
-	return n, where
 }

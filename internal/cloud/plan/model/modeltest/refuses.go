@@ -93,7 +93,7 @@ func refusesRules(m *model.Model, op cloud.Op, limits cloud.Limits) error {
 	if op.Kind == cloud.OpRemoveRules {
 		return nil
 	}
-	if n, where := view.Fullest(rules); n > limits.RulesPerGroup {
+	if n, where := Fullest(view, rules); n > limits.RulesPerGroup {
 		return fmt.Errorf("RulesPerSecurityGroupLimitExceeded: %s would have %d %s rules of %d", g.ID, n, where, limits.RulesPerGroup)
 	}
 	return nil
@@ -147,4 +147,31 @@ func refusesDelete(m *model.Model, id string) error {
 		}
 	}
 	return nil
+}
+
+// Fullest counts rules in the direction and address family that has most, as clouds count them: a
+// reference counts in both families, a prefix list as many as it can hold in its own.
+func Fullest(v *model.View, rules []cloud.Rule) (n int, where string) {
+	counts := map[string]int{}
+	for _, r := range rules {
+		weight, block := 1, r.Peer.CIDR
+		if l := v.List(r.Peer.PrefixListID); l != nil {
+			weight = l.Weight()
+			if len(l.Entries) > 0 {
+				block = l.Entries[0]
+			}
+		}
+		if !block.IsValid() || block.Addr().Is4() {
+			counts[fmt.Sprintf("%s IPv4", r.Direction)] += weight
+		}
+		if !block.IsValid() || block.Addr().Is6() {
+			counts[fmt.Sprintf("%s IPv6", r.Direction)] += weight
+		}
+	}
+	for k, c := range counts {
+		if c > n || c == n && k > where {
+			n, where = c, k
+		}
+	}
+	return n, where
 }
