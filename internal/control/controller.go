@@ -313,6 +313,10 @@ func (c *Controller) round() {
 	span := c.traced.begin()
 	changes := c.engine.CommitChanges()
 	c.due = c.book.record(c.due, changes)
+	if !c.begun() {
+		policies, addressGroups, appliedToGroups, _ := changes.Size()
+		c.Options.Store.Expect(policies, addressGroups, appliedToGroups)
+	}
 	c.Options.Store.PublishParts(c.parts.Of(changes))
 	clear(c.suspects)
 	c.queueDue()

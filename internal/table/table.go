@@ -134,12 +134,30 @@ func (t *Table[T]) fill(s slot) {
 	t.filled++
 }
 
+// Grow makes room for n values more, so that nothing is moved while they come.
+func (t *Table[T]) Grow(n int) {
+	t.list = slices.Grow(t.list, max(n-len(t.free), 0))
+	size := max(len(t.slots), smallest)
+	if len(t.slots) == size && t.filled+n <= size/4*3 {
+		return
+	}
+	for size/4*3 < t.Len()+n {
+		size *= 2
+	}
+	t.move(size)
+}
+
 // resize makes room, or does away with graves.
 func (t *Table[T]) resize() {
 	n := max(len(t.slots), smallest)
 	if t.Len() >= n/2 {
 		n *= 2
 	}
+	t.move(n)
+}
+
+// move puts what there is into another number of slots.
+func (t *Table[T]) move(n int) {
 	former := t.slots
 	t.slots, t.filled = make([]slot, n), 0
 	for _, s := range former {

@@ -28,6 +28,9 @@ func TestTableIsAMap(t *testing.T) {
 					}
 				}
 			}
+			if random.IntN(100) == 0 {
+				table.Grow(random.IntN(100))
+			}
 			switch has := want[name]; {
 			case find(name) != has:
 				t.Fatalf("%s is %v, want %v", name, find(name), has)
@@ -57,6 +60,23 @@ func TestTableIsAMap(t *testing.T) {
 		}
 		if n := len(table.slots); n > 2048 {
 			t.Errorf("%d slots for at most 300 values", n)
+		}
+	}
+}
+
+// TestGrowMovesNothingLater: what a Table was made to have room for comes without a move.
+func TestGrowMovesNothingLater(t *testing.T) {
+	for _, n := range []int{1, 12, 13, 96, 97, 1000} {
+		var table Table[named]
+		table.Insert(table.Hash("first"), &named{"first"})
+		table.Grow(n)
+		slots, room := len(table.slots), cap(table.list)
+		for i := range n {
+			name := fmt.Sprint(i)
+			table.Insert(table.Hash(name), &named{name})
+		}
+		if len(table.slots) != slots || cap(table.list) != room || slots > 4*max(n, smallest) {
+			t.Errorf("%d values: %d slots became %d, room for %d in the list became %d", n, slots, len(table.slots), room, cap(table.list))
 		}
 	}
 }

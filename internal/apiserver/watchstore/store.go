@@ -141,6 +141,18 @@ func (s *Store) PublishParts(parts iter.Seq[Changes]) (told int) {
 	return told
 }
 
+// Expect makes room for so many objects of each kind, before the first Publish brings them.
+func (s *Store) Expect(policies, addressGroups, appliedToGroups int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready {
+		return
+	}
+	for kind, n := range [kinds]int{addressGroups, appliedToGroups, policies} {
+		s.tables[kind].entries.Grow(n)
+	}
+}
+
 // notify has a receiver woken when the publication that is under way is over.
 func (s *Store) notify(w *Watcher) {
 	if w.notified != s.revision {
