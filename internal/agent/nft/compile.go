@@ -434,7 +434,7 @@ func (w *work) direction(c *class, d ruleset.Direction, policies []*policyParts)
 		{Matches: []ruleset.Match{{Kind: ruleset.MatchEstablished}}, Action: ruleset.Accept},
 		{Matches: []ruleset.Match{{Kind: ruleset.MatchLoopback, Source: d == ruleset.Ingress}}, Action: ruleset.Accept},
 	}}
-	base.Rules = append(base.Rules, keepsLink(d, !w.igmp)...)
+	base.Rules = slices.Concat(base.Rules, keepsLink(ruleset.IPv6, d, !w.igmp), keepsLink(ruleset.IPv4, d, !w.igmp))
 	w.program.Chains[d.String()] = base
 	entries, isolated := w.lanes(c, d, policies)
 	if entries == nil {

@@ -178,30 +178,27 @@ func (w *work) bases(n *Node) {
 		if in {
 			d = ruleset.Ingress
 		}
-		c.Rules = append(c.Rules, keepsLink(d, !w.igmp)...)
-		lookups := []ruleset.SetName{ruleset.PodsOut4, ruleset.PodsOut6}
 		switch b {
 		case ruleset.PodsToNode:
 			c.Rules = append(c.Rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchLoopback, Source: true}}, Action: ruleset.Accept})
 		case ruleset.ServicesOut, ruleset.ServicesIn: // probes are the Node's own
 			c.Rules = append(c.Rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchProcess}}, Action: ruleset.Accept})
 		}
-		if in {
-			lookups = []ruleset.SetName{ruleset.Self4, ruleset.Self6, ruleset.PodsIn4, ruleset.PodsIn6}
-		}
-		for _, name := range lookups {
-			c.Rules = append(c.Rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(name.DispatchFamily())}},
-				Action: ruleset.Lookup, Target: string(name)})
-		}
-		for _, p := range n.Ranges {
-			p = p.Masked()
-			family := ruleset.IPv4
-			if p.Addr().Is6() {
-				family = ruleset.IPv6
+		// IPv4 comes first, as a whole: new connections are mostly of it, and pass no rule of IPv6.
+		for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
+			family := ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(f)}
+			c.Rules = append(c.Rules, keepsLink(f, d, !w.igmp)...)
+			lookups := []ruleset.SetName{ruleset.InFamily(ruleset.PodsOut4, ruleset.PodsOut6, f)}
+			if in {
+				lookups = []ruleset.SetName{ruleset.InFamily(ruleset.Self4, ruleset.Self6, f), ruleset.InFamily(ruleset.PodsIn4, ruleset.PodsIn6, f)}
 			}
-			r := rangeOf(p)
-			c.Rules = append(c.Rules, ruleset.Rule{Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginUnknown},
-				Matches: []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(family)}, {Kind: ruleset.MatchPeer, Peer: &r, Source: !in}}})
+			for _, name := range lookups {
+				c.Rules = append(c.Rules, ruleset.Rule{Matches: []ruleset.Match{family}, Action: ruleset.Lookup, Target: string(name)})
+			}
+			for _, r := range rangesOf(n.Ranges, f) {
+				c.Rules = append(c.Rules, ruleset.Rule{Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginUnknown},
+					Matches: []ruleset.Match{family, {Kind: ruleset.MatchPeer, Peer: &r, Source: !in}}})
+			}
 		}
 		w.program.Chains[string(b)] = c
 	}
