@@ -252,16 +252,16 @@ func New(o Options) *Agent {
 		if o.Network.Makes() {
 			shaped = o.Network.Wake
 		}
-		o.Pods.OfNetwork(o.Network.Rules, o.Network.Makes(), shaped)
-		o.Network.OfPods(o.Pods.Wake, o.Pods.AddressesInAPI, o.Pods.Shapes)
+		o.Pods.JoinNetwork(o.Network.Rules, o.Network.Makes(), shaped)
+		o.Network.JoinPods(o.Pods.Wake, o.Pods.AddressesInAPI, o.Pods.Shapes)
 	}
 	if o.Network != nil && !o.Network.Makes() {
 		a.sealing, a.options.Network = o.Network, nil
 	}
 	a.compilation.compiler.LogDenied, a.compilation.compiler.Forwarded = o.Traffic != nil, o.Forwarded
 	if o.Balancing != nil && o.Pods != nil {
-		o.Balancing.OfPods(o.Pods.HostPorts, a.poke)
-		o.Pods.OnOthers(o.Balancing.Wake)
+		o.Balancing.JoinPods(o.Pods.HostPorts, a.poke)
+		o.Pods.OnChange(o.Balancing.Wake)
 	}
 	a.metrics = newMetrics(a)
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)

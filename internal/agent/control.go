@@ -95,7 +95,7 @@ func (s socket) handler() http.Handler {
 	mux := http.NewServeMux()
 	reply := func(w http.ResponseWriter, v any) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(v) // who asked is gone
+		_ = json.NewEncoder(w).Encode(v) // an error means that the client is gone
 	}
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Status()) })
 	mux.HandleFunc("POST /explain", func(w http.ResponseWriter, r *http.Request) {
@@ -168,7 +168,7 @@ func (s socket) handleAttachments(mux *http.ServeMux) {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			// Nothing more is read, and who has asked may wait.
+			// Nothing more is read, and the client may wait.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 			ctx, cancel := context.WithTimeout(r.Context(), cni.AddLimit)
 			defer cancel()
@@ -198,7 +198,7 @@ func (s socket) handleAttachments(mux *http.ServeMux) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(got) // who asked is gone, and asks for the end of it by DEL
+		_ = json.NewEncoder(w).Encode(got) // the plugin is gone, and the runtime ends the attachment by DEL
 	})
 	mux.HandleFunc("POST "+cni.PathAdd, attachment((*cni.Attachment).Normalize, a.Admit))
 	mux.HandleFunc("POST "+cni.PathCheck, attachment((*cni.Attachment).Normalize, func(_ context.Context, about cni.Attachment) error {

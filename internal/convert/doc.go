@@ -1,8 +1,8 @@
 // Package convert translates between API objects and the values of the policy engine: one function
 // per kind, in both directions, for the controller and for the commands that compute offline.
 //
-// What an object leaves open or says wrongly is passed on as it is, for admission and the engine to
-// complete and to judge, except for addresses: these have a type of their own and are judged here.
+// A missing or invalid value is passed on unchanged: admission completes it and the engine judges
+// it. Only addresses, which have their own type, are validated here.
 //
 // All functions are pure. They do not modify their arguments; results may share memory with them.
 package convert

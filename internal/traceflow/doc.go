@@ -6,8 +6,7 @@
 //
 //   - No two running Traceflows have the same tag, and no more run than there are tags; the others
 //     wait in the order in which they were created.
-//   - A controller that starts goes on with the Traceflows of the former one: everything is in
-//     their status.
+//   - A new controller continues the Traceflows of the former one: their status holds everything.
 //   - PacketCaptures are assigned to Nodes in the same way, a few to each Node at once.
 //   - Of a Traceflow it writes only the state, never results.
 //

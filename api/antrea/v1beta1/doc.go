@@ -3,9 +3,9 @@
 //
 // It owns the Go types and their schema markers, from which the CustomResourceDefinitions under
 // api/generated/crd are generated. Names, enumerations and defaults are those of Antrea 2.x, with
-// one addition: an external entity selector may stand wherever a peer or an appliedTo may stand.
-// One set of Go types serves both kinds of policy; what one of them does not have is refused by a
-// validation rule, not dropped.
+// one addition: a peer or an appliedTo may have an external entity selector. One set of Go types
+// serves both kinds of policy. A validation rule refuses a field that the kind does not have; it is
+// not dropped.
 //
 // The types are plain values: as safe for concurrent use as any struct, that is, for readers only.
 //

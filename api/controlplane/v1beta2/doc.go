@@ -2,7 +2,7 @@
 // enforcers, and what the enforcers report back.
 //
 // It owns the Go types as they are on the wire, in JSON and (by the protobuf struct tags) in
-// protobuf, so that an Antrea Agent can be driven by Nephele and Nephele's cloud enforcer by an
+// protobuf. So an Antrea Agent works with Nephele, and Nephele's cloud enforcer works with an
 // Antrea Controller.
 //
 // The types are plain values: as safe for concurrent use as any struct, that is, for readers only.

@@ -2,10 +2,10 @@
 // methods of the API types are made of; nothing else should need it.
 //
 // Messages are written from the last byte to the first, so that the length of a nested message is
-// known when its header is written. Buffers must be as large as the Size functions say; a smaller
-// one is an error of the caller and panics. Reading never panics, never reads beyond the data, and
-// never allocates more than sixteen times its length and a megabyte: what has more elements is
-// refused before there is room for them.
+// known when its header is written. A buffer must be as large as the Size function says; a smaller
+// one is a programming error and panics. Reading never panics and never reads beyond the data. It
+// allocates at most sixteen times the length of the data plus a megabyte: a message with more
+// elements is refused before memory for them is allocated.
 //
 // There is no state; a Reader belongs to one goroutine.
 package wire

@@ -1,8 +1,8 @@
 // Package v1alpha1 is the API group set.nephele.io: clusters under one hub.
 //
 // It owns the Go types and their schema markers, from which the CustomResourceDefinitions under
-// api/generated/crd are generated. A Cluster stands in the hub for a member; a Membership stands in
-// the member for the hub.
+// api/generated/crd are generated. In the hub, a Cluster represents a member; in a member, a
+// Membership represents the hub.
 //
 // The types are plain values: as safe for concurrent use as any struct, that is, for readers only.
 //

@@ -79,8 +79,8 @@ func New(o Options) *Admission {
 }
 
 // Admit takes in what a runtime says of a new Pod, and returns when the policies on the Pod are in
-// force. Until then its addresses are cut off, whoever had them before. It fails, and forgets them,
-// when ctx ends before.
+// force. Until then packets of its addresses are dropped, even if another Pod had the addresses
+// before. It fails, and forgets them, if ctx ends before that.
 func (a *Admission) Admit(ctx context.Context, about cni.Attachment) error {
 	if a.Connect != nil { // the addresses are closed as all that are nobody's
 		if err := a.Connect(about); err != nil {
@@ -253,10 +253,10 @@ func (a *Admission) has(m *moment, pod string) bool {
 	return true
 }
 
-// asking lets those who ask at the same time share an answer. One question is under way at a time;
-// who comes meanwhile waits for the next one, because the answer must be of a moment after he came.
+// asking lets concurrent callers share an answer. One question is in flight at a time. A caller
+// that arrives meanwhile waits for the next one, because its answer must be newer than its call.
 type asking struct {
-	// turn has room for who asks.
+	// turn has room for the caller that asks.
 	turn chan struct{}
 
 	mu   sync.Mutex

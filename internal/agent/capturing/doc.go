@@ -5,9 +5,9 @@
 //
 //   - A file is readable for the administrator of the Node only, is bounded in packets and bytes,
 //     and goes when its PacketCapture does. All files together are bounded.
-//   - Nothing is captured, and no rule is there, while no PacketCapture runs. The kernel removes
-//     the rules when the process ends.
-//   - A PacketCapture that was cut off by the end of the agent is reported as incomplete.
+//   - While no PacketCapture runs, nothing is captured and there are no rules for it. The kernel
+//     removes the rules when the process ends.
+//   - A PacketCapture that the end of the agent interrupted is reported as incomplete.
 //
 // Captures is for one goroutine, that of Run.
 package capturing

@@ -267,8 +267,8 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// replace writes a file so that whoever reads it finds the former or the new one, whole. Runtimes
-// do not look at what it is called meanwhile. It is as old as it is said to be, or new.
+// replace writes a file so that a reader finds either the former or the new one, whole. Runtimes
+// ignore the name that it has meanwhile. It is as old as it is said to be, or new.
 func replace(path string, content []byte, mode fs.FileMode, modified time.Time) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+strings.TrimPrefix(filepath.Base(path), ".")+".*.new")
 	if err != nil {

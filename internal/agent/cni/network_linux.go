@@ -177,8 +177,7 @@ func set(path, value string) error {
 
 func hasSix(list []netip.Addr) bool { return slices.ContainsFunc(list, netip.Addr.Is6) }
 
-// setLink makes settings of a link before it is up. Nobody on it is believed who says that he is a
-// router.
+// setLink makes settings of a link before it is up. Router advertisements on it are ignored.
 func setLink(name string, got *Assigned, atNode bool) error {
 	at := filepath.Join("ipv6/conf", name)
 	if _, err := os.Stat(filepath.Join("/proc/sys/net", at)); errors.Is(err, os.ErrNotExist) && !hasSix(got.Addresses) {

@@ -98,7 +98,7 @@ func bound() *types.Error {
 	}
 	os.Stdin = r
 	go func() {
-		_, _ = w.Write(text) // who reads wants all of it, or has ended
+		_, _ = w.Write(text) // a runtime that does not read all of it has ended
 		_ = w.Close()
 	}()
 	return nil

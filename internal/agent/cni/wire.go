@@ -160,7 +160,7 @@ func (a *Attachment) Normalize() error {
 	return nil
 }
 
-// cut shortens what is repeated to whoever has said it.
+// cut shortens text of a caller that is repeated in the answer.
 func cut(text string) string {
 	if len(text) > 64 {
 		return text[:64] + "..."

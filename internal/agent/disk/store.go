@@ -69,14 +69,14 @@ type State struct {
 	Node *nft.Node `json:"node,omitempty"`
 	// Services are where Services were reached that policies have as peers.
 	Services map[string][]nft.Frontend `json:"services,omitempty"`
-	// Attachments are those that the runtime of the Node has told of.
+	// Attachments are the attachments that the runtime of the Node has reported.
 	Attachments []cni.Attachment `json:"attachments,omitempty"`
 	// HostPorts are the ports of the Node that lead to Pods.
 	HostPorts []proxy.HostPort `json:"hostPorts,omitempty"`
 	// Network are the addresses that Pods of the Node have; nil where the agent gives none.
 	Network *network.Kept `json:"network,omitempty"`
-	// Failsafe are the failsafe flows as they were: by them the agent reaches who tells it where
-	// the servers are now.
+	// Failsafe are the failsafe flows as they were: with them the agent reaches the DNS or API
+	// server that knows the present addresses of its servers.
 	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`
 }
 
@@ -102,7 +102,7 @@ type Store struct {
 	// cannot be told against either.
 	rebasing bool
 
-	// appending has room for who writes changes; the file of these is his.
+	// appending has room for the goroutine that writes changes, which owns their file.
 	appending   chan struct{}
 	journal     *os.File
 	journalSize int64

@@ -122,8 +122,8 @@ const (
 	giveUp
 )
 
-// choose says what a Node does about an address, of which it knows who may have it. full tells that
-// it has as many as it may have.
+// choose says what a Node does about an address, given the Nodes that may have it. If full, the
+// Node has as many addresses as it may have.
 func choose(self string, w wish, s standing, full bool) choice {
 	switch {
 	case s.holder == self && w.eligible:

@@ -305,7 +305,7 @@ func (m *Manager) pool(name string) *v1beta1.ExternalIPPool {
 	return p
 }
 
-// wishes are the addresses that Egresses want, and who may have them.
+// wishes are the addresses that Egresses want, and the Nodes that may have them.
 func (m *Manager) wishes(egresses []*v1beta1.Egress, list []any, there map[netip.Addr]int) map[netip.Addr]wish {
 	out, taken := map[netip.Addr]wish{}, network.AddressesOf(nodes.Of(list))
 	for _, e := range egresses {

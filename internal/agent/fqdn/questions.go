@@ -9,7 +9,7 @@ import (
 
 const (
 	// questionsEach bounds the questions of one address that wait for answers, and questionsFrom
-	// the addresses. Who asks more has his oldest forgotten.
+	// the addresses. Beyond that, the oldest question of the address is forgotten.
 	questionsEach = 256
 	questionsFrom = 1024
 	// questionWaits is for how long an answer to a question is believed.
@@ -31,8 +31,8 @@ type asked struct {
 	at time.Time
 }
 
-// questions are those that wait for answers, by who has asked, the oldest first. It is not safe for
-// concurrent use.
+// questions are the questions that wait for answers, by the address that asked, the oldest first.
+// It is not safe for concurrent use.
 type questions map[netip.Addr][]asked
 
 // add notes a question.
@@ -61,7 +61,7 @@ func (q questions) has(x inquiry, now time.Time) bool {
 	return false
 }
 
-// expire forgets those whose questions are all old.
+// expire forgets addresses whose questions are all old.
 func (q questions) expire(now time.Time) {
 	for who, list := range q {
 		if now.Sub(list[len(list)-1].at) > questionWaits {
@@ -70,8 +70,8 @@ func (q questions) expire(now time.Time) {
 	}
 }
 
-// questionOf reads the question in a message, without who has asked whom, and whether the message
-// is an answer.
+// questionOf reads the question in a message, without its client and resolver, and whether the
+// message is an answer.
 func questionOf(b []byte) (x inquiry, answer, ok bool) {
 	var p dnsmessage.Parser
 	header, err := p.Start(b)

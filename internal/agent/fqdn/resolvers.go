@@ -14,8 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/cluster"
 )
 
-// ClusterResolvers follows who answers behind the Service that Pods ask about names: rules see
-// their addresses, and not that of the Service. It is safe for concurrent use.
+// ClusterResolvers follows the endpoints of the DNS Service of the cluster: rules see their
+// addresses, not that of the Service. It is safe for concurrent use.
 type ClusterResolvers struct {
 	slices cache.Store
 	run    cache.Controller
@@ -35,8 +35,8 @@ func FollowResolvers(of cluster.API, namespace, service string) *ClusterResolver
 // Run follows them until ctx ends.
 func (r *ClusterResolvers) Run(ctx context.Context) { r.run.RunWithContext(ctx) }
 
-// errResolversUnread is the error while it is not known who answers.
-var errResolversUnread = errors.New("it is not known yet who answers behind the Service of the cluster's DNS")
+// errResolversUnread is the error while the endpoints are unknown.
+var errResolversUnread = errors.New("the endpoints of the cluster's DNS Service are not known yet")
 
 // Addresses returns the addresses of all that there are, ready or not.
 func (r *ClusterResolvers) Addresses() ([]netip.Addr, error) {

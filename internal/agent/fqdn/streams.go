@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// streamsMost bounds the streams of TCP that are followed, streamsEach those of one host or Pod
-	// that asks. Who opens more has the oldest of them forgotten.
+	// streamsMost bounds the TCP streams that are followed, streamsEach the streams of one host or
+	// Pod. Beyond that, its oldest stream is forgotten.
 	streamsMost, streamsEach = 512, 32
 	// bytesMost bounds what is kept of all streams together, until a message is whole.
 	bytesMost = 4 << 20
@@ -24,7 +24,7 @@ const (
 // use.
 type streams struct {
 	known map[streamKey]*stream
-	// each counts the streams of those who ask, bytes what is kept of all.
+	// each counts the streams by client, bytes what is kept of all.
 	each  map[netip.Addr]int
 	bytes int
 }

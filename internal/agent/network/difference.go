@@ -98,8 +98,8 @@ func (p *Plan) Steps(is *State) []Step {
 	})
 }
 
-// Difference is what leads from what there is to what is wanted. What is relied on comes first and
-// goes last: the devices, then who is behind them, then routes.
+// Difference returns the steps from the present state to the wanted one. A dependency is added
+// first and removed last: the devices, then their peers, then routes.
 func Difference(is, want *State) []Step {
 	out, last := sealedSteps(is, want)
 	made := false

@@ -46,7 +46,7 @@ func (e Encryption) strict() bool { return e == ByWireGuard || e == ByIPsec }
 // IPsec reports whether ESP encrypts.
 func (e Encryption) IPsec() bool { return e == ByIPsec || e == ByIPsecOrClear }
 
-// By is who encrypts, for people.
+// By is the name of the protocol that encrypts, for people.
 func (e Encryption) By() string { return byName(e.IPsec()) }
 
 func byName(ipsec bool) string {
@@ -93,7 +93,7 @@ func (k PublicKey) String() string { return base64.StdEncoding.EncodeToString(k[
 
 func compareKeys(a, b PublicKey) int { return bytes.Compare(a[:], b[:]) }
 
-// Sealing is the device of WireGuard or IPsec, and who is behind it.
+// Sealing is the device of WireGuard or IPsec, with its peers.
 type Sealing struct {
 	// IPsec is by which, and Link is the name of the device.
 	IPsec bool
@@ -180,8 +180,8 @@ func (p SealedPeer) same(want SealedPeer) bool {
 	return found && p.IPsecPeer == want.IPsecPeer && slices.Equal(p.Allowed, want.Allowed) && slices.Equal(p.Own, want.Own)
 }
 
-// deviceSteps are what leads from a device that there is to one that is wanted, with who is behind
-// it: what comes first, and what goes last.
+// deviceSteps are the steps from the present device and its peers to the wanted ones: those to take
+// first, and those to take last.
 func deviceSteps(is, wanted *Sealing) (first, last []Step) {
 	var there map[PublicKey]SealedPeer
 	if is != nil {

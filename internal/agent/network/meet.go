@@ -15,7 +15,8 @@ type Peer struct {
 	Name string
 	// At is where packets are sent to, Through the address of its device.
 	At, Through netip.Addr
-	// Port is that of UDP, and Sealed is who encrypts, for people; empty for none.
+	// Port is the UDP port, and Sealed the name of the protocol that encrypts, for people; empty
+	// for none.
 	Port   uint16
 	Sealed string
 }

@@ -193,8 +193,8 @@ func EndName(container, iface string) string {
 // aliasPrefix begins what a link that leads to a Pod says about itself.
 const aliasPrefix = "nephele "
 
-// EndAlias is what the link to an interface of a container says about itself, for whoever finds it
-// without knowing anything else.
+// EndAlias is the alias of the link to an interface of a container. It identifies the link to a
+// process that knows nothing else about it.
 func EndAlias(container, iface string) string { return aliasPrefix + container + " " + iface }
 
 // ParseAlias reads what EndAlias has written.

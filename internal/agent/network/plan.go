@@ -89,8 +89,8 @@ type Underlay struct {
 	Foreign map[netip.Prefix]string
 }
 
-// Look says what of the Underlay is of interest: the routes to others, or where there are none the
-// links of the own addresses, and who routes ranges.
+// Look says what of the Underlay is of interest: the routes to other Nodes, or where there are none
+// the links of the own addresses, and the routes to ranges.
 type Look struct {
 	Own, Others []netip.Addr
 	Ranges      []netip.Prefix
@@ -294,8 +294,8 @@ func (m *making) claims() {
 	older := func(a, b claim) bool {
 		return cmp.Or(a.node.Since.Compare(b.node.Since), cmp.Compare(a.node.Name, b.node.Name)) < 0
 	}
-	// Whoever overlaps begins at or after the first address of an outer one, and before its end: of
-	// prefixes, one holds the other.
+	// A range that overlaps an outer one begins at or after its first address, and before its end:
+	// if two prefixes overlap, one contains the other.
 	lost := map[int]bool{}
 	var open []int
 	for i, c := range claims {
@@ -533,7 +533,7 @@ type Trouble struct {
 	// Link is the name of a link, or a key as it was read.
 	Link         string
 	Number, Most int
-	// By is who encrypts.
+	// By is the name of the protocol that encrypts.
 	By string
 	// Six is the family, or of a NoKey that packets are sent in the clear.
 	Six bool

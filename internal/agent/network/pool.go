@@ -185,8 +185,8 @@ func (p *Pool) Leases() []Lease {
 	return out
 }
 
-// SetRanges says which addresses there are. Who has one keeps it, also if it is none of them any
-// more.
+// SetRanges sets the ranges of addresses. An interface keeps its address, even if that is in no
+// range any more.
 func (p *Pool) SetRanges(ranges []netip.Prefix) {
 	if slices.EqualFunc(p.spans, ranges, func(s *span, r netip.Prefix) bool { return s.prefix == r.Masked() }) {
 		return
@@ -210,7 +210,7 @@ func (p *Pool) mark(list []netip.Addr, used bool) {
 	}
 }
 
-// Holder is who has an address; nil for nobody.
+// Holder is the lease of an address; nil if it is free.
 func (p *Pool) Holder(a netip.Addr) *Lease {
 	for _, l := range p.leases {
 		if slices.Contains(l.Addresses, a) {
@@ -226,9 +226,9 @@ func (p *Pool) Get(k Key) *Lease { return p.leases[k] }
 // errNoRange: there is nothing to give.
 var errNoRange = errors.New("the Node has no range of addresses for Pods (spec.podCIDRs)")
 
-// Assign gives an interface one address of each family that there are ranges of. Who has addresses
-// already keeps them. Held says who else has an address, such as a Pod that another plugin has
-// made; empty for nobody.
+// Assign gives an interface one address of each family that there are ranges of. An interface that
+// has addresses keeps them. Function held returns another holder of an address, such as a Pod that
+// another plugin has made; empty for none.
 func (p *Pool) Assign(l Lease, held func(netip.Addr) string, now time.Time) (*Lease, error) {
 	if there := p.leases[l.Key]; there != nil {
 		return there, nil
@@ -290,7 +290,7 @@ func (p *Pool) take(of []*span, held func(netip.Addr) string, now time.Time) (be
 	return best, found
 }
 
-// exhausted says who has the addresses.
+// exhausted is the error that names the holders of the addresses.
 func (p *Pool) exhausted(of []*span, held func(netip.Addr) string) error {
 	var ranges, who []string
 	for _, s := range of {
@@ -336,7 +336,8 @@ func (p *Pool) Free(k Key, now time.Time) bool {
 	return true
 }
 
-// rest lets an address rest. Those that have rested enough are forgotten when there are many.
+// rest keeps an address from being reused for a while. Addresses whose time is over are forgotten
+// when there are many.
 func (p *Pool) rest(a netip.Addr, since time.Time) {
 	if len(p.resting) >= mostResting {
 		maps.DeleteFunc(p.resting, func(_ netip.Addr, freed time.Time) bool { return since.Sub(freed) >= Rest })

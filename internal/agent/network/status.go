@@ -48,7 +48,7 @@ type Encrypted struct {
 	InAgent bool `json:"inAgent,omitempty"`
 }
 
-// By is who encrypts, for people.
+// By is the name of the protocol that encrypts, for people.
 func (e *Encrypted) By() string {
 	switch {
 	case e.InAgent && e.Encryption.IPsec():

@@ -31,13 +31,13 @@ type Balance struct {
 	// Inside are where those of the Node and its Pods go, if that is elsewhere: Apart.
 	Apart  bool
 	Inside []netip.AddrPort
-	// Sources are who may connect; nil for everybody.
+	// Sources are the addresses that may connect; nil for all.
 	Sources []netip.Prefix
 	// Sticky is for how many seconds a client stays with a backend; 0 for not at all.
 	Sticky uint32
 	// Silent tells that without backends nothing is answered. Else it is rejected.
 	Silent bool
-	// KeepsSource tells that backends see who has connected.
+	// KeepsSource says that backends see the address of the client.
 	KeepsSource bool
 }
 
@@ -455,8 +455,8 @@ func (b *Balanced) Allows(at Frontend, to netip.AddrPort) bool {
 	return x != nil && x.has(to)
 }
 
-// ParseLearned reads an element that the kernel has learned: who was led to where, and from which
-// place.
+// ParseLearned reads an element that the kernel has learned: the frontend that a client used, and
+// the backend that it was led to.
 func ParseLearned(name ruleset.SetName, key, data string) (at Frontend, to netip.AddrPort, ok bool) {
 	size := ruleset.AddressBytes(name.DispatchFamily())
 	if len(key) != 2*size+8 || len(data) < size+2 {

@@ -58,7 +58,7 @@ type Frontend struct {
 type Names struct {
 	// Addresses are those of names, and of all names that a pattern matches, sorted.
 	Addresses map[string][]netip.Addr
-	// Resolvers are those whose answers are believed.
+	// Resolvers are the DNS servers whose answers are trusted.
 	Resolvers []netip.Addr
 }
 
@@ -319,7 +319,7 @@ func (w *work) class(key string, now host, allowIsolates, pods bool) *class {
 	return c
 }
 
-// membership is who the members of applied-to groups are.
+// membership has the members of applied-to groups on this host.
 type membership struct {
 	// refs are the members besides Pods and Services.
 	refs map[string]bool
@@ -348,8 +348,8 @@ func (m *membership) service(p *v1beta2.NetworkPolicy) string {
 	return ""
 }
 
-// members finds out who is in the applied-to groups. On a Node a Pod is a Pod, and who else is in
-// them is the Node. On a VM whoever is in them is the VM.
+// members finds the members of applied-to groups on this host. On a Node they are its Pods and the
+// Node itself; on a VM every member is the VM.
 func (w *work) members(in Input) *membership {
 	out := &membership{refs: map[string]bool{}, pods: map[string]*host{}, services: map[string]string{}}
 	join := func(h *host, group string, m *v1beta2.GroupMember) {

@@ -12,9 +12,9 @@ const dnsPort = 53
 // asking is what the ID stands for of the addresses of Pods that rules with domain names apply to.
 const asking = "asking"
 
-// hearResolvers lets the agent see the answers of resolvers before whoever has asked: the host, or
-// the Pods of a Node that have rules with names. These get their answers from Pods and others, or
-// from a resolver on the Node.
+// hearResolvers lets the agent see the answers of resolvers before the clients that asked: the
+// host, or the Pods of a Node that have rules with names. These get their answers from Pods and
+// others, or from a resolver on the Node.
 func (w *work) hearResolvers(n *Node) {
 	if n == nil || w.named[""] {
 		w.hear(ruleset.ToHost, false)

@@ -16,8 +16,8 @@ type Node struct {
 	// Pods are those that have addresses of their own. If two have the same one it is that of the
 	// later in the list.
 	Pods []Pod `json:"pods,omitempty"`
-	// Ranges are the addresses that are given to Pods of this Node, as far as that is known. Who
-	// has one of them and is no Pod that is known is cut off.
+	// Ranges are the addresses that are given to Pods of this Node, as far as that is known.
+	// Packets of an address in them that belongs to no known Pod are dropped.
 	Ranges []netip.Prefix `json:"ranges,omitempty"`
 	// IPVS tells that kube-proxy leads packets to Services by IPVS: the kernel then sends them on
 	// as its own.

@@ -92,8 +92,8 @@ type named struct {
 	name    string
 }
 
-// services returns what each service matches in this family; those whose port has a name at the
-// peer apart.
+// services returns what each service matches in this family, and apart from that the services whose
+// port is a name that the peer resolves.
 func (l *lane) services(in []v1beta2.Service) (plain [][]ruleset.Match, byName []named) {
 	if len(in) == 0 {
 		return [][]ruleset.Match{nil}, nil

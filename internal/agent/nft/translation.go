@@ -15,7 +15,8 @@ type Network struct {
 	// Own are the ranges of the Pods of the Node, sorted. What these send to others than Keep has
 	// the address of the Node from there on.
 	Own []netip.Prefix `json:"own,omitempty"`
-	// Keep are those that see the address of a Pod: all Pods, and who was excepted. Sorted.
+	// Keep are the destinations that see the address of a Pod: all Pods, and the excepted ranges.
+	// Sorted.
 	Keep []netip.Prefix `json:"keep,omitempty"`
 	// NoSNAT tells that everybody sees the address of a Pod.
 	NoSNAT bool `json:"noSNAT,omitempty"`
@@ -178,9 +179,10 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 	p.Chains[string(ruleset.ToOthers)] = &ruleset.Chain{Rules: rules}
 }
 
-// segments let connections over the links between Nodes know how much fits into a packet there. Who
-// is outside of the cluster sends to a Pod by another Node, or answers one that left so, and may
-// hear of no router that a packet was too large; and a Pod keeps the MTU with which it came.
+// segments clamp the MSS of TCP connections over the links between Nodes to what fits there. A
+// client outside the cluster may reach a Pod through another Node, or answer a Pod that left
+// through one, and never receive the ICMP message that a packet was too big. A Pod also keeps the
+// MTU that it was created with.
 func (n *Network) segments(p *ruleset.Program) {
 	var rules []ruleset.Rule
 	for _, kind := range []ruleset.MatchKind{ruleset.MatchLink, ruleset.MatchToLink} {
@@ -193,8 +195,8 @@ func (n *Network) segments(p *ruleset.Program) {
 }
 
 // bind drops what comes over the links of another plugin to Pods with an address that the Node
-// would reach elsewhere: that of a Pod behind another link, of another Node, of a resolver. Who is
-// on one bridge with others can take their addresses all the same.
+// would reach elsewhere: that of a Pod behind another link, of another Node, of a resolver. Pods on
+// the same bridge can still take one another's addresses.
 func (w *work) bind(node *Node) {
 	drop := func(link ruleset.Match) ruleset.Rule {
 		return ruleset.Rule{Matches: []ruleset.Match{link, {Kind: ruleset.MatchNoWayBack}}, Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginSpoofed}}

@@ -122,7 +122,7 @@ func (m *meeting) answer(socket net.PacketConn) {
 			continue
 		}
 		if reply := network.AnswerTo(b[:n]); reply != nil {
-			_, _ = socket.WriteTo(reply, from) // who asks asks again
+			_, _ = socket.WriteTo(reply, from) // the peer asks again
 			continue
 		}
 		if number, size, ok := network.ParseAnswer(b[:n]); ok {

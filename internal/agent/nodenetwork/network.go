@@ -99,7 +99,7 @@ type bandwidth struct {
 	problems []string
 }
 
-// faults are why the kernel is not as it is to be, and why it is not known who else has addresses.
+// faults say why the kernel is not as wanted, and why the other holders of addresses are unknown.
 type faults struct{ failed, held string }
 
 // leaving is how Pods leave the cluster.
@@ -164,10 +164,10 @@ func New(o Options) *Network {
 // Nodes are the Nodes of the cluster, trimmed; false before they are known.
 func (n *Network) Nodes() ([]any, bool) { return n.nodes.List(), n.run.HasSynced() }
 
-// OfPods joins it to the Pods of the Node: changed is called when the rules do something else for
-// the network, addresses returns the addresses of Pods by the API, and bounds returns what Pods may
-// receive and send, nil while that is not known. Call it before Run.
-func (n *Network) OfPods(changed func(), addresses func() map[netip.Addr]string, bounds func() (map[string]network.Shape, []string)) {
+// JoinPods connects it with the Pods of the Node. It calls changed when the rules for the network
+// have changed. Function addresses returns the addresses of Pods in the API, and bounds the
+// bandwidth limits of Pods, nil while they are unknown. Call it before Run.
+func (n *Network) JoinPods(changed func(), addresses func() map[netip.Addr]string, bounds func() (map[string]network.Shape, []string)) {
 	n.changed, n.pods, n.bandwidth.of = changed, addresses, bounds
 }
 
@@ -415,7 +415,7 @@ func (n *Network) tellTroubles(plan *network.Plan) {
 	}
 }
 
-// reconcile brings together who has addresses and which links there are.
+// reconcile matches the leases of addresses with the links in the kernel.
 func (n *Network) reconcile(state *network.State, now time.Time) {
 	n.pool.Rested(now)
 	known := map[string]bool{}

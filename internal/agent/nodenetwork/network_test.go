@@ -305,7 +305,7 @@ func TestUnknownStays(t *testing.T) {
 	leave := func() ([]nft.Exit, map[string]uint8, bool) { return exits, by, known }
 	w.Leave(leave)
 	changes := 0
-	w.OfPods(func() { changes++ }, func() map[netip.Addr]string { return nil }, func() (map[string]network.Shape, []string) { return nil, nil })
+	w.JoinPods(func() { changes++ }, func() map[netip.Addr]string { return nil }, func() (map[string]network.Shape, []string) { return nil, nil })
 	w.Sync()
 	rules := w.Rules()
 	if len(w.kernel.state.Ways) == 0 || len(rules.Exits) != 1 || changes != 1 {
@@ -364,7 +364,7 @@ func TestAddresses(t *testing.T) {
 	reserved := []cni.Reserved{{Address: netip.MustParseAddr("10.244.0.4"), Container: "old", Network: "kindnet", Since: w.clock.Now()}}
 	var unknown error
 	w.Reserved = func() ([]cni.Reserved, error) { return reserved, unknown }
-	w.OfPods(func() {}, func() map[netip.Addr]string {
+	w.JoinPods(func() {}, func() map[netip.Addr]string {
 		return map[netip.Addr]string{netip.MustParseAddr("10.244.0.5"): "n/there"}
 	}, func() (map[string]network.Shape, []string) {
 		return map[string]network.Shape{"n/a": {Ingress: 1e6}, "n/away": {Egress: 1e6}}, []string{"n/b wants a rate that is none"}

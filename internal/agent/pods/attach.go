@@ -66,8 +66,8 @@ func noAttachments() attachments {
 
 func keyOf(a *cni.Attachment) attachmentKey { return attachmentKey{a.Container, a.Interface} }
 
-// add takes an attachment in. Who had its addresses has them no more: the runtime has given them
-// away. A Pod has one attachment of an interface.
+// add records an attachment. A Pod that had its addresses before has lost them: the runtime has
+// reassigned them. A Pod has one attachment of an interface.
 func (t *attachments) add(x *Attached) error {
 	key := keyOf(&x.Attachment)
 	if t.known[key] == nil && len(t.known) >= mostAttachments {
@@ -79,7 +79,7 @@ func (t *attachments) add(x *Attached) error {
 			delete(t.known, k)
 			continue
 		}
-		// A slice of its own: who reads the former one does so without the lock.
+		// A new slice, because readers use the former one without the lock.
 		var left []netip.Addr
 		for _, a := range other.Addresses {
 			if !slices.Contains(x.Addresses, a) {
@@ -119,7 +119,7 @@ func (t *attachments) restore(kept *disk.State) {
 	}
 }
 
-// signal wakes who waits for a change.
+// signal wakes the callers that wait for a change.
 func (t *attachments) signal() {
 	close(t.changed)
 	t.changed = make(chan struct{})
@@ -269,7 +269,7 @@ func (p *Pods) Enforced(version uint64) {
 	p.attachments.signal()
 }
 
-// Signal wakes who waits for what the controller says.
+// Signal wakes the callers that wait for the controller.
 func (p *Pods) Signal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -92,9 +92,9 @@ type Pods struct {
 	network func() *nft.Network
 	// makes tells that the agent makes the network of the Node.
 	makes bool
-	// others is called when other Pods are here, and shaped besides when their bandwidth may be
-	// another. Nil does nothing.
-	others, shaped func()
+	// onChange is called when the Pods of the Node have changed, and shaped when their bandwidth
+	// may be another. Nil does nothing.
+	onChange, shaped func()
 	// wanted are the bounds of Pods when shaped was called last, seen the version then.
 	wanted map[string]network.Shape
 	seen   uint64
@@ -129,15 +129,16 @@ func New(o Options) *Pods {
 	return p
 }
 
-// OfNetwork joins the Pods to a network that the agent makes, or only encrypts: current returns
-// what the rules do for it, and shaped, if it is not nil, is called when the bandwidth of Pods may
-// have changed. Call it before Run.
-func (p *Pods) OfNetwork(current func() *nft.Network, makes bool, shaped func()) {
+// JoinNetwork connects the Pods with a network that the agent makes, or only encrypts. Function
+// current returns what the rules do for it. Pods calls shaped, unless it is nil, when the bandwidth
+// of Pods may have changed. Call it before Run.
+func (p *Pods) JoinNetwork(current func() *nft.Network, makes bool, shaped func()) {
 	p.network, p.makes, p.shaped = current, makes, shaped
 }
 
-// OnOthers has a function called when the Pods of the Node have changed. Call it before Run.
-func (p *Pods) OnOthers(others func()) { p.others = others }
+// OnChange registers a function that is called when the Pods of the Node have changed. Call it
+// before Run.
+func (p *Pods) OnChange(f func()) { p.onChange = f }
 
 // Kept returns Pods of which nothing is known but what was kept.
 func Kept() *Pods { return &Pods{news: make(chan struct{}, 1), attachments: noAttachments()} }
@@ -314,8 +315,8 @@ func (p *Pods) Refresh() {
 	if p.node == nil || learned || !sameNode(p.node, node) {
 		p.node = node
 		p.version++
-		if p.others != nil {
-			p.others()
+		if p.onChange != nil {
+			p.onChange()
 		}
 	}
 	if shapes, _ := p.Shapes(); p.shaped != nil && (!maps.Equal(shapes, p.wanted) || p.version != p.seen) {
@@ -419,7 +420,7 @@ func (p *Pods) HostPorts() ([]proxy.HostPort, bool) {
 	return out, true
 }
 
-// AddressesInAPI are the addresses that Pods of the Node have as the API says, and who has them.
+// AddressesInAPI maps the addresses of the Node's Pods in the API to these Pods.
 func (p *Pods) AddressesInAPI() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	for _, pod := range p.podsByName() {

@@ -341,7 +341,7 @@ func TestFirstPodsOfANetwork(t *testing.T) {
 		s := &podServer{fails: apierrors.NewServiceUnavailable("away")}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: corev1.NodeSpec{PodCIDRs: ranges}}
 		p := podsFrom(s, fake.NewClientset(node), &setClock{})
-		p.OfNetwork(nil, true, nil)
+		p.JoinNetwork(nil, true, nil)
 		knows := follows(t, p)
 		a := cni.Attachment{Container: "c", Interface: "eth0", Namespace: "n", Name: "a", UID: "u", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 		if err := attach(p, a, true); err != nil {

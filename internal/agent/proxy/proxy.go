@@ -70,8 +70,8 @@ type name struct{ namespace, name string }
 // given must not change. It is not safe for concurrent use.
 type Balancer struct {
 	node Node
-	// run counts how often it was asked. Who was stopped in the middle, by a panic, is unfinished,
-	// and begins with nothing.
+	// run counts the calls. A Balance that a panic has interrupted is unfinished, and starts again
+	// from nothing.
 	run        uint64
 	unfinished bool
 	// services are those of the last time, and order the same by their age: of two that claim the
@@ -341,8 +341,8 @@ func (s *service) affinity() uint32 {
 	return usualAffinity
 }
 
-// sources are who may connect by the balancer; nil for everybody. Ranges of the other family alone
-// let nobody in.
+// sources are the addresses that may connect through the balancer; nil for all. If there are only
+// ranges of the other family, none may.
 func (s *service) sources(six bool) []netip.Prefix {
 	if len(s.Spec.LoadBalancerSourceRanges) == 0 {
 		return nil

@@ -150,10 +150,10 @@ func trimZone(o any) (any, error) {
 	return out, nil
 }
 
-// OfPods joins it to the Pods of the Node: hostPorts returns the ports of the Node that lead to
-// Pods, false while that is not known, and changed is called when connections go elsewhere. Call it
+// JoinPods connects it with the Pods of the Node: hostPorts returns the ports of the Node that lead
+// to Pods, false while they are unknown. It calls changed when connections go elsewhere. Call it
 // before Run.
-func (b *Balancing) OfPods(hostPorts func() ([]proxy.HostPort, bool), changed func()) {
+func (b *Balancing) JoinPods(hostPorts func() ([]proxy.HostPort, bool), changed func()) {
 	b.hostPorts, b.changed = hostPorts, changed
 }
 

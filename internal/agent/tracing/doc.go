@@ -4,10 +4,10 @@
 //
 // It promises:
 //
-//   - Nothing is traced, and no link and rule is there, while no Traceflow runs. The kernel removes
-//     both when the process ends.
-//   - A Node reports what its rules have done with a packet, as the kernel traced it, once for each
-//     Traceflow.
+//   - While no Traceflow runs, nothing is traced and there is neither a link nor a rule for it. The
+//     kernel removes both when the process ends.
+//   - A Node reports once for each Traceflow what its rules did with the packet, as the kernel
+//     traced it.
 //   - The controller bounds the number of Traceflows, by giving each a tag. Trace events that the
 //     kernel sends faster than they are read are dropped; the Traceflow then ends by its timeout.
 //

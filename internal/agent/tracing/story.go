@@ -202,7 +202,7 @@ func (s *story) leaves(e kernel.TraceEvent, p Place) {
 	s.observe(out)
 }
 
-// captured is the packet as it came, for those who trace live traffic.
+// captured is the packet as it came, for Traceflows of live traffic.
 func (s *story) captured() *v1beta1.TraceflowPacket {
 	h := &s.first
 	out := &v1beta1.TraceflowPacket{SrcIP: h.source.String(), DstIP: h.destination.String(), Length: h.length}

@@ -4,12 +4,12 @@
 // Every file is created when it is first asked for, read again after a restart, and replaced when
 // it no longer fits: the key does not belong to the certificate, the authority has changed, a name
 // or address is missing, or the end of its life is near. Asking twice gives the same answer, so a
-// caller states what it needs on every start and whenever it wants expiry looked at.
+// caller states what it needs at every start and whenever expiry should be checked.
 //
-// Private keys are readable by the owner only. Files are written beside their place and renamed
-// into it, key before certificate, so a process killed at any instant leaves either a fitting pair
-// or one that is replaced by the next call.
+// Private keys are readable by the owner only. Files are written under a temporary name and
+// renamed, the key before the certificate. So a process killed at any instant leaves either a
+// matching pair or one that the next call replaces.
 //
-// A Store is not safe for concurrent use, and two processes must not share a directory; callers
-// hold a lock of their own.
+// A Store is not safe for concurrent use, and two processes must not share a directory; callers use
+// their own lock.
 package certs

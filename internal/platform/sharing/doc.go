@@ -15,29 +15,29 @@
 //   - Others call a seat dead when they have seen it stand still for Times.Lease, which is longer,
 //     counted from the end of the first reading that shows it to the beginning of the last one.
 //   - A replica that has lost trust gives up all shards, and takes them again only by writing the
-//     table. A replica that takes a shard from a dead seat writes the table too, so one of the two
+//     table. A replica that takes a shard from a dead seat also writes the table, so one of the two
 //     writes fails.
 //   - A table that is absent, or not as it was written, frees no shard. A replica that
 //     reads it gives up all its shards. A table is trusted for Times.Fence, too; so when a damaged
 //     one has stood for Times.Lease, no replica holds a shard, and the table is made anew.
-//   - A process whose seat was deleted or edited counts as dead only after Times.Lease.
-//   - A replica that gives a shard to a living one first refuses new requests, waits for changing
-//     requests on their way, and then writes the table.
+//   - A process counts as dead only Times.Lease after its seat was deleted or edited.
+//   - A replica that hands a shard to a living one first refuses new requests, waits for the
+//     mutating requests in flight, and then writes the table.
 //
-// What it cannot promise: a request that was sent before the fence may take effect later, for as
-// long as the other side takes. The time between Fence and Lease is for that.
+// It cannot promise when a request sent before the fence takes effect: that depends on the server.
+// The time between Fence and Lease allows for the delay.
 //
 // # Why shards and seats
 //
-// One process cannot work on any number of accounts, and with one working replica a Deployment with
-// two never rolls out. A Lease per account or shard would take up to 333 writes a second instead of
-// 0.7 per replica. The holder of the Lease nephele-controller runs engine, API, webhooks and
-// history alone, because statuses have one writer; the Service leads to it by the label of its Pod.
-// An EndpointSlice that the leader writes leads nowhere once it is stale, and with followers that
-// relay, bounds per address would count all callers as one. A replica costs the memory of all
-// informers. The number of shards and the hash can never change. A request that is under way is
-// covered by the mark of decision 0012.
+// One process cannot work on an unlimited number of accounts, and a Deployment of two replicas with
+// only one working never rolls out. A Lease per account or shard would take up to 333 writes a
+// second instead of 0.7 per replica. The holder of the Lease nephele-controller runs engine, API,
+// webhooks and history alone, because statuses have one writer; the Service leads to it by the
+// label of its Pod. Not chosen: an EndpointSlice that the leader writes, which leads nowhere once
+// it is stale; followers that relay, with which limits per address would count all callers as one.
+// A replica costs the memory of all informers. The number of shards and the hash can never change.
+// The mark of decision 0012 covers a request in flight.
 //
-// Concurrency: Start runs in one goroutine and owns those that it begins; all other methods of a
-// Member may be called at any time. The functions of assign.go are pure.
+// Concurrency: Start runs in one goroutine and owns the goroutines that it starts; all other
+// methods of a Member may be called at any time. The functions of assign.go are pure.
 package sharing

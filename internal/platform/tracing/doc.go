@@ -1,15 +1,16 @@
-// Package tracing writes OpenTelemetry traces of the way of a change, if they are switched on.
+// Package tracing writes OpenTelemetry traces that follow a change through the processes, if
+// tracing is on.
 //
-// It is set up by the standard variables OTEL_*, and off without them: a nil Tracer does nothing,
-// allocates nothing, and so do the Spans that it begins. Nothing is ever waited for. What cannot be
-// delivered is dropped, and that is logged once.
+// The standard variables OTEL_* configure it; without them it is off: a nil Tracer, and the Spans
+// that it begins, do nothing and allocate nothing. No caller ever waits for it. A span that cannot
+// be delivered is dropped, and that is logged once.
 //
-// On its way a change of an object is merged with other changes and handed to other processes, none
-// of which carry a context. So the ids of its first span follow from what was changed (Change):
-// every process that works on the change later can name that span. Work with one cause belongs to
-// the trace of that cause; work with several is linked to each.
+// A change of an object is merged with other changes and passed to other processes without a
+// context. So the ids of its first span follow from what was changed (Change): every process that
+// works on the change later can name that span. Work with one cause belongs to the trace of that
+// cause; work with several is linked to each.
 //
-// The spans and what they say:
+// The spans and their attributes:
 //
 //   - "policy changed": kind, namespace, name and generation (-1: deleted), until it is computed
 //   - "compute", within the change or linked to several: inputs that were computed together
@@ -19,8 +20,8 @@
 //   - "call", within change or realize: provider, account, region, action, time held back, class of
 //     the error
 //
-// Texts are cut to a bounded length. Errors are given by the name of their class, never by their
-// text, which may quote what it should not.
+// Texts are cut to a bounded length. An error is recorded by the name of its class, never by its
+// text, which may quote secrets.
 //
 // Concurrency: all methods may be called from any goroutine.
 package tracing

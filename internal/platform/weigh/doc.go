@@ -3,10 +3,10 @@
 // bound memory.
 //
 // A Scale knows one Go type with its json and protobuf tags. It walks a body once, allocates
-// nothing that depends on it, and adds up what a decoder allocates: elements of lists with the
-// lists that they outgrow, entries of maps, what pointers lead to, and texts. Fields that the type
-// does not have cost nothing, because decoders pass over them. A malformed body weighs as much as
-// the part before the fault, where decoders stop too.
+// nothing that depends on it, and adds up what a decoder allocates: elements of lists (and the
+// smaller lists that growing leaves behind), entries of maps, targets of pointers, and texts.
+// Fields that the type does not have cost nothing, because decoders skip them. A malformed body
+// weighs as much as the part before the fault, where decoders stop too.
 //
 // A Scale is safe for concurrent use. There is no I/O.
 package weigh

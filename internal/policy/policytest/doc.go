@@ -2,5 +2,5 @@
 // and histories of changes, replays deltas as a subscriber does, and holds an oracle that computes
 // policies the naive way, sharing no code with the engine.
 //
-// It promises nothing to anything but tests. Nothing in it is safe for concurrent use.
+// Only tests may rely on it. Nothing in it is safe for concurrent use.
 package policytest

@@ -12,17 +12,16 @@
 //	logs/         what etcd and the Kubernetes libraries have to say
 //	lock          held while a process runs; the kernel frees it when that process dies
 //
-// Promises: whatever has been acknowledged to an API client is there after a restart, also after
-// SIGKILL at any instant. Callers are authenticated by client certificate or ServiceAccount token
-// and authorized by RBAC; nobody is anonymous, and there is no fixed token. The administrator's
-// rights are those of a ClusterRoleBinding, which each start puts back. What is in a Secret reaches
-// the disk encrypted only; the key is in the data directory, so that this protects backups and
-// copies of the database alone, not of the whole. Admission webhooks are asked with a client
-// certificate. etcd listens on the loopback interface only and asks for a certificate that only the
-// API server has.
+// Promises: a write that was acknowledged to an API client survives a restart, even after SIGKILL
+// at any instant. Callers are authenticated by client certificate or ServiceAccount token and
+// authorized by RBAC; there are no anonymous callers and no fixed token. A ClusterRoleBinding,
+// restored at each start, gives the administrator its rights. Secrets are encrypted on disk. The
+// key is in the data directory, so encryption protects backups and copies of the database, but not
+// copies of the whole directory. Admission webhooks are asked with a client certificate. etcd
+// listens on the loopback interface only and asks for a certificate that only the API server has.
 //
-// Concurrency: a ControlPlane's methods are safe for concurrent use. Every goroutine that this
-// package starts has ended when Stop returns without an error. The Kubernetes libraries keep state
-// per process (logging, metrics, feature gates), so one control plane may run in a process at a
-// time; another one can be started after Stop.
+// Concurrency: a ControlPlane's methods are safe for concurrent use. When Stop returns without an
+// error, every goroutine of this package has ended. The Kubernetes libraries keep state per process
+// (logging, metrics, feature gates), so one control plane may run in a process at a time; another
+// one can be started after Stop.
 package controlplane

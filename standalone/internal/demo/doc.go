@@ -4,12 +4,12 @@
 // which endpoint can reach which, as the simulators decide it from the security groups of both
 // clouds.
 //
-// What every step must lead to stands in the story itself (expect.go), written by hand and not
-// derived from any of our code. A cell that differs is printed and makes the story fail; it
-// promises not to end well unless everything held.
+// The expected result of every step is part of the story (expect.go), written by hand and not
+// derived from our code. A cell that differs is printed and makes the story fail: it succeeds only
+// if every check held.
 //
-// A second story is about a hub and two clusters, each in a process of its own (clusters.go); it
-// says of every step what the simulator must find, too, and ends all processes when it is over.
+// A second story runs a hub and two clusters, each in its own process (clusters.go). It too states
+// what the simulator must find after every step, and ends all processes when it is over.
 //
 // The manifests that the story applies are written to the data directory, so that everything it
 // does can be done again, changed, by hand. Run owns what it starts and has stopped all of it when

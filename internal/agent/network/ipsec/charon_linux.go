@@ -272,7 +272,7 @@ func (c *charon) load(own string, p network.SealedPeer, byKernel bool) error {
 		}
 		return out
 	}
-	lost := "clear" // who calls does so again
+	lost := "clear" // the caller tries again
 	if p.First {
 		lost = "restart"
 	}

@@ -81,7 +81,7 @@ func (d *Device) Link() (name string, mtu int) {
 	return d.link, 0
 }
 
-// learn finds out who encrypts.
+// learn finds out whether the kernel or charon encrypts.
 func (d *Device) learn(c *charon) (err error) {
 	link, own, err := c.device()
 	if err == nil {
@@ -90,8 +90,8 @@ func (d *Device) learn(c *charon) (err error) {
 	return err
 }
 
-// Read returns the device with its peers; nil if it is not there. One of a charon that does not
-// know who this Node is, or does not answer, has no key.
+// Read returns the device with its peers; nil if it is not there. It has no key while charon does
+// not answer, or has no credentials of this Node.
 func (d *Device) Read() (*network.Sealing, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +123,7 @@ func (d *Device) Read() (*network.Sealing, error) {
 	return out, nil
 }
 
-// Ensure makes the device if it is not there, and has charon know who this Node is.
+// Ensure creates the device if it is missing, and loads the credentials of this Node into charon.
 func (d *Device) Ensure(*network.Sealing) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,8 +212,8 @@ func (d *Device) hasESP() error {
 	})
 }
 
-// SetPeer says who has an identity, and what may come from there. While charon is away nothing is
-// done, which Ensure reports.
+// SetPeer sets the Node with an identity, and the sources that may come from it. While charon is
+// away nothing is done, which Ensure reports.
 func (d *Device) SetPeer(_ network.PublicKey, p network.SealedPeer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -282,8 +282,8 @@ func (d *Device) Remove() error {
 	return err
 }
 
-// Leave makes the charon at a socket forget all Nodes, and who this one is. One that does not
-// answer has nothing.
+// Leave makes the charon at a socket forget all Nodes and the credentials of this one. A charon
+// that does not answer has none.
 func Leave(socket string) error {
 	c, err := talk(socket)
 	if err != nil {

@@ -227,7 +227,7 @@ func (k *Kernel) readRoutes(look network.Look, names map[int]string, state *netw
 	return nil
 }
 
-// readDevice reads who is behind the device of VXLAN.
+// readDevice reads the peers of the VXLAN device.
 func (k *Kernel) readDevice(index int, state *network.State) error {
 	neighbours, err := k.handle.NeighList(index, netlink.FAMILY_ALL)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/network"
 )
 
-// Sealer makes the device of WireGuard or of IPsec, and says who is behind it; a wireguard.Device
-// and an ipsec.Device do.
+// Sealer creates the device of WireGuard or of IPsec and manages its peers. wireguard.Device and
+// ipsec.Device implement it.
 type Sealer interface {
 	// Link is the name of the device, whether or not it is there, empty while that is not known,
 	// and the most that it carries; 0 for no bound of its own.

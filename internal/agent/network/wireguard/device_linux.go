@@ -33,11 +33,11 @@ type Device struct {
 	Options
 
 	mu sync.Mutex
-	// by is who encrypts; nil before that is known.
+	// by is the implementation that encrypts; nil before it is known.
 	by encrypter
 }
 
-// encrypter is who encrypts.
+// encrypter is an implementation of WireGuard: the kernel's, or wireguard-go in this process.
 type encrypter interface {
 	read() (*network.Sealing, error)
 	set(private [32]byte, port uint16) error
@@ -81,7 +81,7 @@ func (d *Device) Ensure(want *network.Sealing) error {
 	return d.by.set(d.Keys.private(), want.Port)
 }
 
-// open finds out who encrypts, and makes the device.
+// open chooses the implementation that encrypts, and creates the device.
 func (d *Device) open(mtu int) error {
 	kind, link, err := d.kindOf()
 	if err != nil {
@@ -169,7 +169,7 @@ func (d *Device) Read() (*network.Sealing, error) {
 
 var errNotMade = errors.New("there is no device of WireGuard yet")
 
-// SetPeer says who is behind a key, and what may come from there.
+// SetPeer sets the Node with a key, and the sources that may come from it.
 func (d *Device) SetPeer(k network.PublicKey, p network.SealedPeer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,10 +8,10 @@
 // It promises:
 //
 //   - The private key leaves the process only to the kernel and to its file, which only root can
-//     read. A new key is used only once the caller says that it is published.
-//   - The device stays when the process ends. Where the kernel encrypts, traffic goes on; else
-//     packets of other Nodes are lost until the next process, and nothing goes out in the clear.
-//   - What is read back is what is in force, also if another program has set it.
+//     read. A new key is used only after the caller has published it.
+//   - The device stays when the process ends. Where the kernel encrypts, traffic continues; else
+//     packets of other Nodes are lost until the next process starts. Nothing is sent in the clear.
+//   - Reading returns what is in force, even if another program has set it.
 //
 // It is safe for concurrent use.
 package wireguard

@@ -3,27 +3,28 @@
 //
 // It owns one table of family inet, and touches nothing else. It promises:
 //
-//   - A change is one transaction: it is in force as a whole or not at all, whenever the process
+//   - A change is one transaction: it is in force as a whole or not at all, even if the process
 //     dies.
-//   - The table belongs to the process that has it open: others can neither change nor flush it. It
-//     outlives the process, and the next one takes it over as it is. Table.Owned is false where the
+//   - The table belongs to the process that has it open: other processes can neither change nor
+//     flush it. It outlives the process, and the next one adopts it. Table.Owned is false where the
 //     kernel has no such tables.
-//   - Each change is the difference to what the kernel holds. After an error, and at first,
-//     everything is read and compared, rule by rule and element by element; what is right already
-//     is not written again.
+//   - Each change is the difference to what the kernel holds. At the start and after an error, the
+//     whole table is read and compared, rule by rule and element by element; what is correct is not
+//     written again.
 //
 // A Table is safe for concurrent use; its methods wait for one another.
 //
 // # Connections that are older than the rules
 //
-// An agent starts on a host where connections run already, and conntrack may take the wrong end for
-// the one that made a connection that it has not followed. So before the first rule that drops, the
-// table lets everything pass, and conntrack gets the connections that sockets have. The listening
-// end, or the one ephemeral port, shows the maker; otherwise a connection goes on if it is allowed
-// either way round. What conntrack forgets is given back each minute. A rule that passes packets of
-// unknown connections would not do: what was cut comes back when conntrack forgets it. Two
-// judgements in the kernel would take twice the rules for what happens once. Sockets of Pods are
-// not seen: of unfollowed connections between Pods only ports show the maker. With both ends on
-// ephemeral ports and no listener, a connection may go on though policies allow only the other way
-// round.
+// An agent starts on a host that already has connections, and conntrack may take the wrong end for
+// the client of a connection that it has not tracked. So before the first rule that drops, the
+// table lets everything pass, and the agent adds the connections of sockets to conntrack. The
+// listening end, or the only ephemeral port, shows which end is the client; otherwise a connection
+// continues if policies allow it in either direction. Every minute the agent adds again what
+// conntrack has forgotten. Not chosen: a rule that passes packets of unknown connections, because a
+// connection that was cut would come back once conntrack forgets it; judging both directions in the
+// kernel, which takes twice the rules for something that happens once. Sockets of Pods are not
+// seen: for untracked connections between Pods only ports show the client. With both ends on
+// ephemeral ports and no listener, a connection may continue though policies allow only the
+// opposite direction.
 package kernel

@@ -229,7 +229,7 @@ func matching(m *ruleset.Match, family ruleset.Family) []expr.Any {
 			k = expr.MetaKeyIIFTYPE
 		}
 		return []expr.Any{meta(k), equal(binary.NativeEndian.AppendUint16(nil, loopbackType)...)}
-	case ruleset.MatchProcess: // who has made the packet is known of processes only
+	case ruleset.MatchProcess: // only packets of local processes have a socket with an owner
 		return []expr.Any{meta(expr.MetaKeySKUID), &expr.Cmp{Op: expr.CmpOpGte, Register: register, Data: make([]byte, 4)}}
 	case ruleset.MatchRouted:
 		return []expr.Any{&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true},

@@ -88,7 +88,7 @@ func NodeWorld(random *rand.Rand, objects int) (*policy.Listing, *nft.Node) {
 			}
 		}
 	}
-	// Who else was drawn for the Node is elsewhere, or not at all.
+	// Delete the other entities that the world drew for the Node.
 	for ref, e := range world.Entities {
 		if ref.Kind == policy.KindNode && ref.Name == NodeName || e.Host == NodeName {
 			world.Delete(e)

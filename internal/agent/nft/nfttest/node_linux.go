@@ -19,7 +19,7 @@ type Lab struct {
 	// Pods are those of NodeWorld. The first half are ports of one bridge, as with the CNI plugin
 	// bridge; the others have a route of their own each, as with ptp.
 	Pods []*Host
-	// Peers4 and Peers6 are the addresses of who is around.
+	// Peers4 and Peers6 are the addresses of the machines around it.
 	Peers4, Peers6 []netip.Addr
 }
 

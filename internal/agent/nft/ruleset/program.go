@@ -575,8 +575,8 @@ func (m Match) String() string {
 	return "?"
 }
 
-// LetPass is the program by which everything passes and the kernel follows connections. So it is
-// known of each who has made it, when other rules come.
+// LetPass is the program that lets everything pass while the kernel tracks connections. So when
+// other rules come, the client of each connection is known.
 func LetPass() *Program {
 	out := &Program{Chains: map[string]*Chain{}}
 	for _, b := range []Base{ToHost, FromHost} {

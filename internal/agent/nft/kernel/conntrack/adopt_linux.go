@@ -39,7 +39,8 @@ func ephemeralPorts() portRange {
 
 // sockets are those of the host.
 type sockets struct {
-	// open are the connections, from the host to the other end, whoever has made them.
+	// open are the connections, written from the host to the other end, whichever end is the
+	// client.
 	open []tuple
 	// listening are the addresses at which somebody listens, by port. The unspecified one stands
 	// for all.
@@ -90,8 +91,8 @@ const (
 	makerDestination
 )
 
-// maker says which end of a connection has made it: not the one that listens, nor the one with the
-// lesser port if only the other one has a port that kernels give to who connects.
+// maker says which end of a connection is the client: not the end that listens; else the end with
+// an ephemeral port, if the other port is below the range of these.
 func (s *sockets) maker(t tuple, local map[netip.Addr]bool) maker {
 	switch {
 	case local[t.source] && s.listens(t.source, t.sourcePort):

@@ -152,9 +152,9 @@ func (x *connection) translated() bool {
 // marked. Connections that belong to others, as expected by a helper of the kernel, are left alone,
 // and so are those that only pass through the host, unless Through says otherwise.
 //
-// Of a connection that is older than the rules conntrack does not know who has made it. The sockets
-// of the host say it, or the ports; else it goes on if it is allowed either way round. Those that
-// conntrack does not know at all it is told of before.
+// For a connection that is older than the rules, conntrack does not know which end is the client.
+// The sockets of the host show it, or the ports; else the connection continues if it is allowed in
+// either direction. Cut first adds connections that conntrack does not know at all.
 func (c *Connections) Cut(ctx context.Context, p *ruleset.Program) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,8 +285,8 @@ func (x *connection) packet(local map[netip.Addr]bool) (ruleset.Packet, ruleset.
 	case to:
 		return p, ruleset.Arriving
 	}
-	// Whoever is behind the host, and whose address it hides, is on one of its bridges as far as
-	// conntrack can tell; see also bridges.
+	// A guest whose address the host masquerades is on one of its bridges as far as conntrack can
+	// tell; see also bridges.
 	p.FromBridge = x.orig.source != x.reply.destination
 	return p, ruleset.Passing
 }

@@ -2,9 +2,9 @@
 //
 // It owns the Connections of the host, which it cuts where a program does not allow them and adopts
 // where they are older than the rules, and the EventReader, which reports connections that begin
-// and end and finds those whose events the kernel has dropped. How packets would be judged is asked
-// of the program of package nft. Connections are safe for concurrent use; one goroutine runs an
-// EventReader.
+// and end and finds connections whose events the kernel has dropped. A Program of package nft
+// decides how packets would be judged. Connections are safe for concurrent use; one goroutine runs
+// an EventReader.
 package conntrack
 
 import (

@@ -157,8 +157,8 @@ func (l *living) compare() (lost int) {
 	return lost
 }
 
-// resync reads the table of connections and calls each for those whose beginning was not told. What
-// it finds silently is known from then on.
+// resync reads the table of connections and calls each for every connection whose beginning was not
+// reported. If silent, it only remembers them.
 func (r *EventReader) resync(silent bool, each func(Event)) {
 	whole := false
 	defer func() { r.living.done(whole) }()

@@ -43,8 +43,8 @@ func Open(buffer int) (*Socket, error) {
 	}
 	s := &Socket{fd: fd, in: make([]byte, buffer)}
 	limit := unix.NsecToTimeval(answerLimit.Nanoseconds())
-	// The first socket of a process has the port of the process, so that a second agent can say who
-	// owns the table.
+	// The first socket of a process has the port of the process, so that a second agent can name
+	// the process that owns the table.
 	bound := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: uint32(os.Getpid())})
 	if errors.Is(bound, unix.EADDRINUSE) {
 		bound = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
