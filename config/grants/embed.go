@@ -1,5 +1,5 @@
-// Package grants holds the manifests that say who may reach what: the admission policies that check
-// the rights of authors, and roles.
+// Package grants holds the manifests of access control: the admission policies that check the
+// rights of authors, and roles.
 //
 // They are written by hand; this package promises no more than to hand them out as they are. It is
 // safe for concurrent use.

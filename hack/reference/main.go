@@ -26,7 +26,7 @@ type page struct {
 
 var pages = []page{
 	{"kinds.md", "Kinds and their fields", "Every stored kind, with the type, the bounds and the meaning of each field. `kubectl explain` shows the same.", kinds},
-	{"conditions.md", "Conditions and reasons", "For everybody who reads a status: what conditions say, the reasons that they and events give, and the words for how a policy stands. On one VM a policy is Realized, Realizing, Failed or Suspended.", conditions},
+	{"conditions.md", "Conditions and reasons", "For readers of a status: what conditions say, the reasons that they and events give, and the words for how a policy stands. On one VM a policy is Realized, Realizing, Failed or Suspended.", conditions},
 	{"annotations.md", "Annotations and labels", "What Nephele reads from and writes into the metadata of objects.", annotations},
 	{"answers.md", "Answers", "What `nephele explain`, `reach`, `rules`, `plan`, `flows`, `status`, `history` and `test` print with `-o json` or `-o yaml`; the kinds of `analysis.nephele.io`; policy tests; and lines of the record of changes, field by field. A field keeps its name and meaning; fields and words may be added, and texts for people may be reworded.", answers},
 	{"metrics.md", "Metrics", "Every metric of the controller, of enforcers and of agents. [Metrics](../metrics.md) says where they are served.", metrics},

@@ -84,9 +84,9 @@ func choose(parts []part, names string) ([]part, error) {
 	return out, nil
 }
 
-// inLanes runs all parts, also after one has failed: whoever waits for this learns of everything.
-// Those that write into the repository come first; then each lane runs its own, one after the
-// other, beside the other lane.
+// inLanes runs all parts, also after one has failed, so that one run reports every failure. Parts
+// that write into the repository come first; then each lane runs its own, one after the other,
+// beside the other lane.
 func (r *runner) inLanes(ctx context.Context, parts []part) error {
 	lanes := map[lane][]part{}
 	for _, p := range parts {

@@ -584,7 +584,7 @@ func (a *Agent) forgetNames() {
 	if a.options.Connections != nil {
 		var err error
 		if peers, err = a.options.Connections.Peers(); err != nil {
-			a.options.Log.Info("It cannot be read with whom the host has connections, so addresses of names count on", "reason", err.Error())
+			a.options.Log.Info("The connections of the host cannot be read, so addresses of names do not expire", "reason", err.Error())
 			return
 		}
 	}

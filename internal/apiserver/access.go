@@ -28,14 +28,14 @@ const (
 	authConfigMap = "extension-apiserver-authentication"
 )
 
-// Access decides who a caller is and what he may do.
+// Access authenticates and authorizes callers.
 type Access struct {
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer
 	// ClientCA are the authorities of the client certificates that the Authenticator understands;
 	// nil if it knows none.
 	ClientCA dynamiccertificates.CAContentProvider
-	// AsksWebhooks recognizes those who may ask the webhooks; nil lets everybody.
+	// AsksWebhooks recognizes the callers that may ask the webhooks; nil allows all.
 	AsksWebhooks func(user.Info) bool
 	// Own recognizes the callers of the server's own process, and OwnRequest their requests; they
 	// may be nil.
@@ -45,8 +45,8 @@ type Access struct {
 	Ready func() error
 }
 
-// healthPaths are what anybody may ask: kubelets cannot say who they are. The paths of single
-// checks, which tell more, are not among them.
+// healthPaths are open to every caller, because kubelets cannot authenticate. The paths of single
+// checks, which reveal more, are not among them.
 var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
 // Delegated asks the cluster about everything: callers are recognized by kube-apiserver's word when

@@ -27,7 +27,7 @@ const askerUser = "system:nephele:webhook-client:"
 func (a Access) WithWebhookClients(file string, names []string) (Access, error) {
 	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-client-ca", file)
 	if err != nil {
-		return Access{}, fmt.Errorf("read the authority of those who ask the webhooks: %w", err)
+		return Access{}, fmt.Errorf("read the authority of the clients of the webhooks: %w", err)
 	}
 	uid, paths := rand.Text(), webhook.Paths()
 	holder := x509authn.NewDynamic(ca.VerifyOptions, x509authn.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {

@@ -160,8 +160,8 @@ func holder(r *http.Request) string {
 	return limits.Origin(r.RemoteAddr).String()
 }
 
-// weighing lets only bodies pass that weigh no more than they may. Who calls has been asked before,
-// and whether he may.
+// weighing lets only bodies pass that weigh no more than they may. The caller has been
+// authenticated and authorized before.
 func (d *door) weighing(next http.Handler, own func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody || slices.Contains(d.open, r.URL.Path) {

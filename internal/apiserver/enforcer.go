@@ -94,7 +94,7 @@ func (g gate) decide(ctx context.Context, what schema.GroupResource, name, key s
 		return nil
 	}
 	if !ok {
-		return apierrors.NewForbidden(what, name, errors.New("nobody knows who asks"))
+		return apierrors.NewForbidden(what, name, errors.New("the request names no caller"))
 	}
 	if key != "" && isNode(caller, key) {
 		return nil

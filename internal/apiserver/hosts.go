@@ -83,7 +83,7 @@ func hostOf(u user.Info) (*hostUser, bool) {
 func (a Access) WithHosts(d *enroll.Desk) Access {
 	next, stranger := a.Authenticator, anonymous.NewAuthenticator(nil)
 	a.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		if r.URL.Path == credential.JoinPath { // who has a token has nothing else
+		if r.URL.Path == credential.JoinPath { // a host with a token has no certificate yet
 			return stranger.AuthenticateRequest(r)
 		}
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -138,8 +138,8 @@ func (a authoritiesOfHosts) VerifyOptions() (x509.VerifyOptions, bool) {
 	return x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, ok
 }
 
-// servedToHosts is the certificate for those who ask by the name that hosts know the server by. It
-// is asked for every minute, so that it is another one in time.
+// servedToHosts is the certificate for clients that ask by the name that hosts use for the server.
+// It is read again every minute, so that it is replaced in time.
 type servedToHosts struct {
 	desk   *enroll.Desk
 	failed func(error)
@@ -209,7 +209,7 @@ func installHosts(generic *server.GenericAPIServer, o Options) {
 	mux.HandlePrefix(credential.InfosPath, http.HandlerFunc(o.Hosts.info))
 }
 
-// serving is the certificate for those who ask by the name that hosts know the server by.
+// serving is the certificate for clients that ask by the name that hosts use for the server.
 func (h *Hosts) serving(log logr.Logger) ([]dynamiccertificates.SNICertKeyContentProvider, error) {
 	if _, _, err := h.Desk.Serve(); err != nil {
 		return nil, fmt.Errorf("certificate for hosts: %w", err)
@@ -239,7 +239,7 @@ func (h *Hosts) join(w http.ResponseWriter, r *http.Request) {
 	if !readJSON(w, r, mostEnrolment, &asked) {
 		return
 	}
-	// Who really asks; what a proxy says about it is not believed.
+	// The peer of the connection; what a proxy says about the client is not trusted.
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		answerError(w, apierrors.NewInternalError(err))
@@ -284,8 +284,8 @@ func asker(r *http.Request) (*hostUser, bool) {
 
 var infoResource = schema.GroupResource{Group: v1beta1.GroupName, Resource: "antreaagentinfos"}
 
-// info lets a host read and fill in its own AntreaAgentInfo. What the controller has written there,
-// and who the agent is, are not the host's to say.
+// info lets a host read and fill in its own AntreaAgentInfo. The host may not change what the
+// controller has written there, nor the identity of the agent.
 func (h *Hosts) info(w http.ResponseWriter, r *http.Request) {
 	host, ok := asker(r)
 	if !ok {
@@ -399,7 +399,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // who asked is gone
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client is gone
 }
 
 // answerError answers as the Kubernetes API does.

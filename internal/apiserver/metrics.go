@@ -15,7 +15,7 @@ import (
 
 // Metrics counts what a server and its store do. It is a prometheus.Collector. What
 // k8s.io/apiserver counts by itself, requests and their duration among others, is at the path
-// /metrics of the server, for those who may read it. All methods work on nil.
+// /metrics of the server, for callers that may read it. All methods work on nil.
 type Metrics struct {
 	store     *watchstore.Store
 	watchers  *prometheus.Desc

@@ -85,8 +85,8 @@ func queryError(err error) error {
 	return unavailable(err)
 }
 
-// eyes ask what a caller may see: who may ask for the groups of a Namespace sees what is in it, and
-// nothing of others, whatever a group there selects.
+// eyes ask what a caller may see: a caller that may ask for the groups of a Namespace sees their
+// members in that Namespace and no others, whatever a group there selects.
 type eyes struct{ access authorizer.Authorizer }
 
 // seen reports for Namespaces whether the caller may get that resource there; Nodes and

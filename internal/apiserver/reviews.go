@@ -53,7 +53,7 @@ type Sight struct {
 
 // The bounds of reviews. A review of a large cluster keeps a core busy for seconds.
 const (
-	// reviewsAtOnce are worked on at the same time, of one user one, and reviewsKept more of those
+	// reviewsAtOnce are worked on at the same time, of one user one, and reviewsKept more of users
 	// who may see the whole cluster. reviewsWaiting more wait; of all of them reviewsOfOne may be
 	// one user's.
 	reviewsAtOnce  = 2

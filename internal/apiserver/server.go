@@ -79,7 +79,7 @@ type Options struct {
 	// Enforcers says for which enforcers a caller may act; empty means OwnKey.
 	Enforcers EnforcerAccess
 	// Version of the controller, the Pod and the Node that it runs in, and the Service that leads
-	// to it, for those who ask for them.
+	// to it, as the API reports them.
 	Version      string
 	Pod, Service types.NamespacedName
 	Node         string
@@ -118,7 +118,7 @@ type Server struct {
 }
 
 // asked returns the authorizer of the API with the paths of the webhooks open. The cluster is not
-// asked about somebody who has not said who he is: he may look at health, and nothing else.
+// asked about an anonymous caller: such a caller may read the health paths and nothing else.
 func asked(o Options) (authorizer.Authorizer, error) {
 	paths, err := path.NewAuthorizer(slices.Sorted(maps.Keys(o.Webhooks)))
 	if err != nil {
@@ -137,7 +137,7 @@ func asked(o Options) (authorizer.Authorizer, error) {
 		if o.Hosts != nil && !a.IsResourceRequest() && a.GetPath() == credential.JoinPath {
 			return authorizer.DecisionAllow, "", nil // a token is shown there
 		}
-		return authorizer.DecisionDeny, "nobody does this without saying who he is", nil
+		return authorizer.DecisionDeny, "an anonymous caller may not do this", nil
 	})
 	return union.New(open, strangers, o.Access.Authorizer), nil
 }

@@ -78,7 +78,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 		&o.MetricsAddress,
 		"metrics",
 		"127.0.0.1:8080",
-		"HOST:PORT for Prometheus metrics, over TLS and for those who may get /metrics unless it is a loopback address; 0 for none",
+		"HOST:PORT for Prometheus metrics, over TLS and for users who may get /metrics unless it is a loopback address; 0 for none",
 	)
 	f.StringVar(&o.HealthAddress, "health", "", "HOST:PORT for /healthz and /readyz, which anybody may ask; empty for none")
 	registerLease(f, &o.Lease)

@@ -91,7 +91,7 @@ func (f *explainFlags) readFrom(ctx context.Context, c client.Reader) (*preview.
 	}
 	var slices discoveryv1.EndpointSliceList
 	if err := c.List(ctx, &slices); err != nil {
-		in.Notes = append(in.Notes, fmt.Sprintf("who is behind Services is told by their selectors, because EndpointSlices cannot be read: %v", err))
+		in.Notes = append(in.Notes, fmt.Sprintf("the endpoints of Services are those of their selectors, because EndpointSlices cannot be read: %v", err))
 	}
 	in.Objects.Slices = pointers(slices.Items)
 	computed := preview.Compute(in)

@@ -92,8 +92,8 @@ func TestExplainServices(t *testing.T) {
 		"by a port of a Node": {shop + toPods, "--from a/client --to node/n1 --port 30080", ExitDone, []string{"-> Node n1 (Service a/shop), TCP port 30080: Allow", handsOn}},
 		"before it has an address": {unassigned + toPods, "--from a/client --to svc/a/late --port 81", ExitDone, []string{
 			"Service a/late hands it to Pod a/web (10.1.0.10 port 8080) or Pod a/web2 (10.1.1.11 port 8080) or Pod a/web (fd01::10 port 8080)"}},
-		"it depends on whom it chooses": {shop + toOnePort, "--from a/client --to 10.96.0.10 --port 80", ExitNo, []string{
-			": Unknown\n  it depends on whom Service a/shop chooses\n",
+		"it depends on its choice": {shop + toOnePort, "--from a/client --to 10.96.0.10 --port 80", ExitNo, []string{
+			": Unknown\n  it depends on the endpoint that Service a/shop chooses\n",
 			"10.1.1.20 -> 10.96.0.10 at Pod a/web (10.1.0.10 port 8080): Allow", "10.1.1.20 -> 10.96.0.10 at Pod a/web2 (10.1.1.11 port 9090): Drop"}},
 		"a port it lacks": {shop + toPods, "--from a/client --to 10.96.0.10 --port 443", ExitNo,
 			[]string{"10.96.0.10, TCP port 443: Drop", "note: Service a/shop has this address, but no TCP port 443", `egress  Drop: rule "rest"`}},
@@ -199,8 +199,8 @@ func TestExplainAppliedToService(t *testing.T) {
 			ExitDone,
 			[]string{": Allow", "note: what applies to Service a/shop holds for clients outside the cluster only: AntreaClusterNetworkPolicy at-shop"},
 		},
-		"not at the Pod":    {shop + atShop, "--from 203.0.113.7 --to a/web --port 8080", ExitDone, []string{": Allow"}},
-		"who sends is lost": {shop + atShop, "--from 198.51.100.7 --to svc/a/shop --port 80", ExitDone, []string{"note: Service a/shop may hide who sends"}},
+		"not at the Pod":     {shop + atShop, "--from 203.0.113.7 --to a/web --port 8080", ExitDone, []string{": Allow"}},
+		"the sender is lost": {shop + atShop, "--from 198.51.100.7 --to svc/a/shop --port 80", ExitDone, []string{"note: Service a/shop may hide the sender"}},
 	})
 }
 

@@ -95,9 +95,9 @@ func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 	return in, nil
 }
 
-// readElsewhere reads what the hub of the set has sent: who of other clusters is in peers, as it
-// was recorded last, and the labels that Namespaces and Nodes have in the set. There is none where
-// the kinds are not installed, or not to be read.
+// readElsewhere reads what the hub of the set has sent: the workloads of other clusters in peers,
+// as last recorded, and the labels that Namespaces and Nodes have in the set. There is nothing
+// where the kinds are not installed or may not be read.
 func readElsewhere(ctx context.Context, c client.Reader) ([]policy.Entity, map[string]string, error) {
 	var groups setv1alpha1.RemoteGroupList
 	var memberships setv1alpha1.MembershipList

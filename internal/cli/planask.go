@@ -60,7 +60,7 @@ func (f *planFlags) ask(cmd *cobra.Command) (*v1alpha1.PlanAnswer, error) {
 		return nil, terminal.Refused(cmd, refused)
 	}
 	if question.Status.Limited && f.flows == "" {
-		return nil, errors.New("the controller tells plans of clouds only to those who may list the network policies of every Namespace and of the cluster, and the accounts")
+		return nil, errors.New("the controller shows plans of clouds only to users who may list the network policies of every Namespace and of the cluster, and the accounts")
 	}
 	answer := &question.Status.PlanAnswer
 	if account := unknownTo(answer, set); account != "" {

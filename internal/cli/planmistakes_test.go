@@ -13,8 +13,8 @@ import (
 func TestPlanWarnsOfPolicies(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, reason, warning string }{
 		"host bits":       {"10.0.0.0/8", "10.1.2.3/8", "HostBits", `spec.ingress[0].from[0].ipBlock.cidr: invalid value "10.1.2.3/8": want 10.0.0.0/8, which it means, or 10.1.2.3/32 for the one address`},
-		"ssh for all":     {"10.0.0.0/8}}], ports: [{port: 80}]", "0.0.0.0/0}}], ports: [{port: 22}]", "OpensManagement", `spec.ingress[0]: got ssh (tcp 22) from anywhere in the Internet, want the blocks of those who administer the machines`},
-		"all for all":     {"10.0.0.0/8", "'::/0'", "OpensToInternet", `spec.ingress[0]: got an Allow rule for anybody in the Internet, want blocks or groups of those who need it, unless it is meant for everybody`},
+		"ssh for all":     {"10.0.0.0/8}}], ports: [{port: 80}]", "0.0.0.0/0}}], ports: [{port: 22}]", "OpensManagement", `spec.ingress[0]: got ssh (tcp 22) from anywhere in the Internet, want the blocks of the administrators of the machines`},
+		"all for all":     {"10.0.0.0/8", "'::/0'", "OpensToInternet", `spec.ingress[0]: got an Allow rule for the whole Internet, want blocks or groups of the clients that need it, unless it is meant for everybody`},
 		"IPv4 alone":      {"action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8", "action: Drop, from: [{ipBlock: {cidr: 0.0.0.0/0", "OneFamily", `spec.ingress[0]: got a Drop rule for IPv4 alone, want the block ::/0 in it as well, or in a rule of its own: IPv6 passes`},
 		"a group":         {"{ipBlock: {cidr: 10.0.0.0/8}}", "{group: offices}", "NoSuchGroup", `spec.ingress[0].from[0].group: invalid value "offices": want a group that exists; there is none`},
 		"peers":           {"{ipBlock: {cidr: 10.0.0.0/8}}", "{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: wbe}}}", "PeerNobody", `nephe.antrea.io/tag-app is never "wbe"; did you mean web?`},

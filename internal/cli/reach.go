@@ -87,7 +87,7 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 		return f.runMap(cmd)
 	}
 	if f.to == "" {
-		return fmt.Errorf("--to is missing: want whom to reach, such as shop/db, shop/app=db, 10.0.0.0/8 or any")
+		return fmt.Errorf("--to is missing: want the destination, such as shop/db, shop/app=db, 10.0.0.0/8 or any")
 	}
 	rows, err := f.rows(cmd)
 	if err != nil {

@@ -74,7 +74,7 @@ var upperCase = regexp.MustCompile("[A-Z]")
 func (clusterFlags) tellSeen(cmd *cobra.Command, seen *v1alpha1.Seen) {
 	var out []string
 	if seen.Limited {
-		out = append(out, "whom and what you may not see is left out, and its addresses are like any others: you may not list the network policies of every Namespace and of the cluster")
+		out = append(out, "what you may not see is left out, and its addresses are like any others: you may not list the network policies of every Namespace and of the cluster")
 	}
 	for _, r := range seen.Unread {
 		out = append(out, "not known now, only what statuses say is told: "+r)

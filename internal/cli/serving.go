@@ -25,7 +25,7 @@ func RegisterEnforcers(f *pflag.FlagSet, o *controller.APIOptions) {
 	f.Var(
 		&o.Enforcers,
 		"enforcer-access",
-		"whom callers of the computed API may act for: own-key (themselves, and whom a rule with verb enforce names) or any (everybody, as with Antrea)",
+		"the enforcers that callers of the computed API may act for: own-key (themselves, and those that a rule with verb enforce names) or any (all, as with Antrea)",
 	)
 }
 
@@ -118,7 +118,7 @@ func RegisterAuditLog(f *pflag.FlagSet, file *string) {
 	f.StringVar(file, "audit-log", *file, "file for the record of all calls that change something in a cloud; it is rotated. Empty for the log alone")
 }
 
-// servingFlags say who may ask this process, how much, and which Secrets it reads.
+// servingFlags say which callers may use this process, how much, and which Secrets it reads.
 type servingFlags struct {
 	api              *controller.APIOptions
 	secretNamespaces []string

@@ -34,8 +34,8 @@ func newSupportCommand() *cobra.Command {
 	var age time.Duration
 	cmd := &cobra.Command{
 		Use:   "support",
-		Short: "Collect what somebody who helps needs to see, without secrets",
-		Long: `Collect what somebody who helps needs to see into one tar.gz: objects with their statuses, events, versions, the plan, the logs of
+		Short: "Collect what support needs to see, without secrets",
+		Long: `Collect what support needs to see into one tar.gz: objects with their statuses, events, versions, the plan, the logs of
 nephele up if --data-dir names its directory, and metrics if --metrics names their address.
 
 Secrets are never in it. What looks like a key, a token or a password is removed wherever it stands, and so are the values of the

@@ -45,12 +45,12 @@ instance's epoch; the controller removes it when it is done.`,
 		},
 	}
 	cluster.Register(cmd.Flags())
-	cmd.Flags().BoolVar(&yes, "yes", false, "take over; without it only show from whom")
+	cmd.Flags().BoolVar(&yes, "yes", false, "take over; without it only show from which instance")
 	return cmd
 }
 
-// takeOver shows who keeps this cluster's instance from writing to an account, and if it is meant,
-// tells that to take over.
+// takeOver shows the instance that keeps this cluster's instance from writing to an account. If
+// confirmed, it tells this cluster's instance to take over.
 func takeOver(cmd *cobra.Command, c client.Client, name string, yes bool) error {
 	namespace, short, ok := strings.Cut(name, "/")
 	if !ok || namespace == "" || short == "" {

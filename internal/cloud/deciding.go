@@ -1,8 +1,8 @@
 package cloud
 
-// Deciding returns, of the groups that an interface holds, those whose rules decide about it. That
-// is all of them, but for a view of somebody else's group: where an interface has one, it decides
-// alone, and others are held as a name by which rules elsewhere mean the interface.
+// Deciding returns the groups of an interface whose rules decide about it. These are all of them,
+// unless one is a view of a foreign group: a view decides alone, and the other groups are only
+// names by which rules elsewhere reference the interface.
 func Deciding(held []string, group func(id string) *Group) []string {
 	for _, id := range held {
 		if g := group(id); g != nil && g.View {

@@ -6,8 +6,8 @@ import (
 )
 
 // This file holds what a Provider may offer beyond Provider itself: to tell of changes, to read
-// less, and to read only what has changed. Anyone who uses a Provider asks for these by type
-// assertion and can do without.
+// less, and to read only what has changed. A user of a Provider asks for these by type assertion
+// and can do without.
 
 // Change is a hint that something in an account may be different now. It is no truth: it may come
 // late, twice, in any order, or never.
@@ -18,15 +18,15 @@ type Change struct {
 	// by the cloud's own ids. None means that it cannot be told, so that the region has to be read
 	// whole.
 	IDs []string
-	// Author is who did it; zero if the event does not say.
+	// Author is the author of the change; zero if the event does not say.
 	Author Author
 }
 
-// Author says who changed something in the cloud, in the cloud's own words.
+// Author is the author of a change in the cloud, as the cloud names it.
 type Author struct {
-	// Who is the name of the caller (AWS: the ARN of the user or of the assumed role, or the host
-	// name of a service).
-	Who string
+	// Name is that of the caller (AWS: the ARN of the user or of the assumed role, or the host name
+	// of a service).
+	Name string
 	// Call is the cloud's name of the call, for example "AuthorizeSecurityGroupIngress".
 	Call string
 	// At is when the cloud took the call, by its own clock.

@@ -131,7 +131,7 @@ type Target struct {
 	Port, HealthPort uint16
 }
 
-// Compare orders targets by who they are, and by their ports.
+// Compare orders targets by their identity, and by their ports.
 func (t Target) Compare(o Target) int {
 	return cmp.Or(
 		cmp.Compare(t.VMID, o.VMID), t.Addr.Compare(o.Addr), cmp.Compare(t.ServiceID, o.ServiceID), cmp.Compare(t.Port, o.Port),

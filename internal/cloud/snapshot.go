@@ -70,8 +70,8 @@ func (s *Snapshot) CountedGroups() int {
 	return n
 }
 
-// Reference says that rules in a network of another cloud account refer to a group. Which rules,
-// and who is subject to them, is not known.
+// Reference says that rules in a network of another cloud account refer to a group. The rules, and
+// the interfaces that they apply to, are unknown.
 type Reference struct {
 	GroupID string
 	// NetworkID and OwnerID are the other network and its account, PeeringID is the way to it.
@@ -176,9 +176,9 @@ type Interface struct {
 	Unread string
 	// Alone is true if no other interface may hold the groups of ours that this one holds.
 	Alone bool
-	// Requester is who made an interface of a service, in the cloud's own words, and Type what the
-	// cloud calls it; both are empty for interfaces of VMs, and where the cloud does not tell. Only
-	// the cloud itself can set them.
+	// Requester is the creator of a service's interface, and Type its type, both as the cloud names
+	// them. They are empty for interfaces of VMs, and where the cloud does not say. Only the cloud
+	// itself can set them.
 	Requester, Type string
 	// Untouchable says why its groups cannot be taken over although no service owns it, in words
 	// for people; empty if they can.
@@ -195,8 +195,8 @@ func (n *Interface) HasPrivate(a netip.Addr) bool {
 	return slices.Contains(n.PrivateIPs, a) || slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Group is a security group. Where the meaning of a group depends on who holds it, an adapter shows
-// one Group for each interface; see GroupObject.
+// Group is a security group. Where the meaning of a group depends on the interface, an adapter
+// shows one Group for each interface; see GroupObject.
 type Group struct {
 	ID          string
 	Name        string

@@ -6,5 +6,5 @@
 // (claims), holds the workloads of all members in one engine (union), and sends each member the
 // policies for it, with the peers from other clusters (outbox). The member keeps these (remote),
 // and computes its policies with them. Package peers decides which clusters and peers a policy
-// means. All of these are pure; packages hub and member do the I/O.
+// selects. All of these are pure; packages hub and member do the I/O.
 package clusterset

@@ -12,10 +12,10 @@
 //   - Only the resources and verbs of allow.go are passed on, even if the person may do more, and
 //     nothing is changed unless the options allow edits.
 //   - A request of another origin, of another site or under another host name is refused before
-//     anything is read of it. Requests that are not GET prove with a header that our page sent
-//     them.
+//     anything is read of it. A request other than GET must have a header that proves that our page
+//     sent it.
 //   - Sessions, requests, streams, bodies and answers are bounded, and every one ends.
-//   - Nothing of the browser's headers goes to the Kubernetes API but what request.go lists.
+//   - Only the headers of the browser that request.go lists go to the Kubernetes API.
 //
 // A Server is safe for concurrent use. Close ends its sessions with all their streams.
 package console

@@ -211,7 +211,7 @@ func (s *Server) watchAnew(ctx context.Context, who *session, f *feed, works fun
 		return err
 	}
 	version := p.Metadata.ResourceVersion
-	// Whoever reads the snapshot later than this version hears some changes twice, and misses none.
+	// A reader of a snapshot newer than this version gets some changes twice, and misses none.
 	f.tell(item{list: true})
 	works()
 	for ctx.Err() == nil {

@@ -19,7 +19,7 @@ type carried struct{}
 
 func (carried) bearer(context.Context) (string, error) { return "", nil }
 
-// pasted is the identity of somebody who has brought a token.
+// pasted is the identity of a person who has pasted a token.
 type pasted string
 
 func (p pasted) bearer(context.Context) (string, error) { return string(p), nil }
@@ -129,11 +129,11 @@ func (s *Server) whoAmI(ctx context.Context, who identity) (found person, err er
 	case res.StatusCode == http.StatusUnauthorized:
 		return found, errUnknown
 	case res.StatusCode/100 != 2:
-		return found, fmt.Errorf("asking the cluster who this is: %s", res.Status)
+		return found, fmt.Errorf("asking the cluster for the identity of the caller: %s", res.Status)
 	}
 	var told authenticationv1.SelfSubjectReview
 	if err := json.NewDecoder(http.MaxBytesReader(nil, res.Body, 1<<20)).Decode(&told); err != nil {
-		return found, fmt.Errorf("asking the cluster who this is: %w", err)
+		return found, fmt.Errorf("asking the cluster for the identity of the caller: %w", err)
 	}
 	if told.Status.UserInfo.Username == "" || told.Status.UserInfo.Username == "system:anonymous" {
 		return found, errUnknown

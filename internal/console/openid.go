@@ -105,8 +105,8 @@ func (s shortAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections is what http.Client looks for.
 func (s shortAnswers) CloseIdleConnections() { s.next.CloseIdleConnections() }
 
-// flow returns how to ask the provider, and who checks its tokens. The provider is asked for that
-// when it is first needed, and again where it did not answer.
+// flow returns the configuration of the provider and the verifier of its tokens. It asks the
+// provider for both when they are first needed, and again after a failure.
 func (p *openID) flow() (*oauth2.Config, *oidc.IDTokenVerifier, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +247,7 @@ func (s *Server) finishOpenID(w http.ResponseWriter, r *http.Request) {
 	lead(w, a.To, proof)
 }
 
-// granted is the identity of somebody who has logged in at a provider.
+// granted is the identity of a person who has logged in at a provider.
 type granted struct {
 	by      *openID
 	subject string

@@ -21,7 +21,7 @@ type Mode string
 const (
 	// Local is the console of the one person who has started it.
 	Local Mode = "local"
-	// Cluster is a console for all who may log in.
+	// Cluster is a console for every person who may log in.
 	Cluster Mode = "cluster"
 )
 
@@ -57,8 +57,9 @@ type Options struct {
 
 // Limits bound what browsers can make a Server do.
 type Limits struct {
-	// Sessions are all together, SessionsPerUser those of one person; who has more loses the one
-	// that was used least recently. A session ends after SessionAge, and after SessionIdle unused.
+	// Sessions bounds all sessions, SessionsPerUser the sessions of one person; a new one beyond
+	// that ends the one that was used least recently. A session ends after SessionAge, and after
+	// SessionIdle unused.
 	Sessions, SessionsPerUser int
 	SessionAge, SessionIdle   time.Duration
 	// LinkAge is how long a link is good that was not used.
@@ -73,7 +74,8 @@ type Limits struct {
 	// RequestTime bounds a request that is passed on; WriteTime is how long a browser may take
 	// nothing of what is sent to it.
 	RequestTime, WriteTime time.Duration
-	// QueueBytes wait for one stream at most: who reads more slowly loses the stream.
+	// QueueBytes bounds what waits for one stream: a client that reads more slowly loses the
+	// stream.
 	QueueBytes int
 	// Ping is how often a stream says that it is alive. StreamAge ends it; the browser opens
 	// another. WatchAge is how long the API server lets a watch go on before it asks for the rights

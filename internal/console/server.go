@@ -164,7 +164,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.o.Limits.WriteTime))
-	// Whoever looks after the Pod asks under the Pod's address.
+	// A kubelet probes under the Pod's address.
 	if r.URL.Path == "/healthz" {
 		_, _ = w.Write([]byte("ok\n"))
 		return
@@ -283,9 +283,9 @@ func (s *Server) session(r *http.Request) *session {
 	return s.sessions.find(c.Value)
 }
 
-// enter begins a session for somebody who has proven who he is, and returns the proof that its page
-// sends. The browser gets a new id: one that it had before, or that somebody planted, is of no use
-// to anybody any more.
+// enter begins a session for an authenticated person, and returns the proof that its page sends.
+// The browser gets a new id, so that an id that it had before, or that an attacker planted, becomes
+// useless.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request, u person, who identity, until time.Time) (proof string, bad *refusal) {
 	if former := s.session(r); former != nil {
 		s.sessions.stop(former)
@@ -303,7 +303,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, u person, who ide
 	return begun.csrf, nil
 }
 
-// lead sends the browser of somebody who has just logged in on to a place of ours.
+// lead redirects the browser of a person who has just logged in to a page of the console.
 func lead(w http.ResponseWriter, to, proof string) {
 	to, _, _ = strings.Cut(to, "#")
 	w.Header().Set("Location", to+"#"+proofFragment+proof)
@@ -328,7 +328,7 @@ func place(to string) string {
 	return u.String()
 }
 
-// saySession tells the page who is there.
+// saySession tells the page the user of the session.
 func (s *Server) saySession(w http.ResponseWriter, who *session) {
 	groups := who.user.Groups
 	if groups == nil {

@@ -20,7 +20,7 @@ type identity interface {
 	bearer(ctx context.Context) (string, error)
 }
 
-// person is who the Kubernetes API takes somebody for.
+// person is a user as the Kubernetes API identifies it.
 type person struct {
 	Username string   `json:"username"`
 	Groups   []string `json:"groups"`

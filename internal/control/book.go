@@ -305,7 +305,8 @@ func (b *book) listen(silent map[string]time.Time) (changed []types.UID) {
 	return changed
 }
 
-// differ notes of which policies traffic differs, and returns those whose status that changes.
+// differ notes the policies that traffic differs from, and returns the policies whose status
+// changes by that.
 func (b *book) differ(now map[types.UID]Differing) (changed []types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

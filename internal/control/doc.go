@@ -9,8 +9,8 @@
 // clearly say whether it does, nothing changes.
 //
 // It writes: the status of policies and groups, the system tiers, and the ExternalEntity of every
-// ExternalNode. An object that is wrong gets a status and an Event that say so, and changes nothing
-// for the others.
+// ExternalNode. An invalid object gets a status and an Event that say so, and affects no other
+// object.
 //
 // One goroutine drives the engine; a few workers write to the API, each object by one of them at a
 // time. All of them end with Start. Store, Report and the questions (GroupMembers, GroupsOf,

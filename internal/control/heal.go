@@ -101,7 +101,7 @@ func (c *Controller) heal(fault error) error {
 	for ref := range c.suspects {
 		h.order = append(h.order, ref)
 	}
-	// Those that refer to others come last, and are blamed for what goes wrong between them.
+	// Objects that refer to others come last, and are blamed for what goes wrong between them.
 	slices.SortFunc(h.order, func(a, b policy.Input) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})

@@ -22,7 +22,7 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		rounds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "nephele_policy_round_seconds", Help: "How long it took to compute what arrived together, and to hand it to those who watch.",
+			Name: "nephele_policy_round_seconds", Help: "How long it took to compute what arrived together, and to hand it to watchers.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 		}),
 		inputs: prometheus.NewCounter(prometheus.CounterOpts{

@@ -17,7 +17,8 @@ const ReasonNotEnforced = "NotEnforced"
 // cloudKeys is how the keys of cloud accounts begin; docs/decisions/0006-own-key.md.
 const cloudKeys = "cloud/"
 
-// spanned notes who is concerned no more, and who is anew. The caller holds the lock of the book.
+// spanned notes the enforcers that the policy no longer concerns, and the new ones. The caller
+// holds the lock of the book.
 func (p *policyPage) spanned(removed, added []string) {
 	p.desired += len(added) - len(removed)
 	switch {

@@ -22,8 +22,8 @@ import (
 // authorsInterval is how often it is looked whether the policies of config/grants are installed.
 const authorsInterval = 5 * time.Minute
 
-// authorsCheck knows whether the cluster checks the rights of those who write accounts, selectors
-// and policies. It is safe for concurrent use.
+// authorsCheck knows whether the cluster checks the rights of authors of accounts, selectors and
+// policies. It is safe for concurrent use.
 type authorsCheck struct {
 	reader client.Reader
 	log    logr.Logger
@@ -66,7 +66,7 @@ func (c *authorsCheck) look(ctx context.Context) {
 		return
 	case err != nil:
 		c.tell(err.Error(), func() {
-			c.log.Info("Cannot tell whether the rights of those who write accounts, selectors and policies are checked", "reason", err.Error())
+			c.log.Info("Cannot tell whether the rights of authors of accounts, selectors and policies are checked", "reason", err.Error())
 		})
 		return
 	}
@@ -106,7 +106,7 @@ func (c *authorsCheck) missing(ctx context.Context) (string, error) {
 	if len(missing) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("the rights of those who write accounts, selectors, policies and break-glass are not all checked, because these ValidatingAdmissionPolicies or their "+
+	return fmt.Sprintf("the rights of authors of accounts, selectors, policies and break-glass are not all checked, because these ValidatingAdmissionPolicies or their "+
 		"bindings are not installed: %s (kubectl apply --server-side -k config/grants)", strings.Join(missing, ", ")), nil
 }
 

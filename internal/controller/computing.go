@@ -130,7 +130,8 @@ func (d remover) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: those who never lead clean up, too.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: replicas that never lead clean up,
+// too.
 func (remover) NeedLeaderElection() bool { return false }
 
 // withdrawOurs makes room for a foreign API server.

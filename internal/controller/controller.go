@@ -82,7 +82,7 @@ type Options struct {
 	// LogDir is where the log files of this process are, for support bundles; empty if there
 	// are none.
 	LogDir string
-	// Version is that of this build, for those who ask.
+	// Version is the version of this build, as the API reports it.
 	Version string
 	// LogLevel is the verbosity of Log; nil if callers may not change it. Process names the process
 	// where it runs in no Pod.

@@ -36,7 +36,8 @@ func checkHealth(mgr manager.Manager, proc *process) error {
 }
 
 // serving says what is missing until the process that leads can serve its API; nil also if it has
-// none. Whether kube-apiserver reaches it does not count: it reaches only who is ready.
+// none. Whether kube-apiserver reaches it does not count: kube-apiserver reaches only replicas that
+// are ready.
 func (proc *process) serving() error {
 	if proc.API == nil || proc.loopback.server == nil {
 		return nil

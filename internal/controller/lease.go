@@ -19,9 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// The leases of a cluster, in the namespace kube-system. Who computes policies and who enforces
-// them in clouds is one process, or two if one of them leaves the clouds to the other (--no-clouds
-// beside --antrea).
+// The leases of a cluster, in the namespace kube-system. One process computes policies and enforces
+// them in clouds; or one computes and leaves the clouds to another (--no-clouds beside --antrea).
 const (
 	leaseName         = "nephele-controller"
 	policiesLeaseName = "nephele-policies"
@@ -106,7 +105,7 @@ func (l *lease) compete(o *manager.Options) {
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &duration, &renewal, &retry
 }
 
-// tell makes the manager say who holds the lease as long as it is somebody else.
+// tell makes the manager log the holder of the lease as long as that is another process.
 func (l *lease) tell(mgr manager.Manager) error {
 	if err := mgr.Add(waiting{l, mgr.Elected()}); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -146,7 +145,8 @@ func (w waiting) Start(ctx context.Context) error {
 	}
 }
 
-// holder is who holds the lease, if it is somebody else. That it cannot be read the election says.
+// holder is the holder of the lease, if that is another process. The election reports an unreadable
+// lease.
 func (w waiting) holder(ctx context.Context) string {
 	found, err := w.lock.Client.Leases(w.lock.LeaseMeta.Namespace).Get(ctx, w.lock.LeaseMeta.Name, metav1.GetOptions{})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/history"
 )
 
-// past joins the history of policies with those who tell it something. A nil past keeps none.
+// past joins the history of policies with its sources. A nil past keeps none.
 type past struct {
 	recorder *history.Recorder
 	keys     *history.Keys

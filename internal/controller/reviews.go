@@ -103,7 +103,7 @@ type seen struct {
 	asOf     time.Time
 	// changes tells whether it is still so.
 	changes uint64
-	// everything is the world of those who may see everything.
+	// everything is the world of callers who may see everything.
 	everything func() *explain.World
 }
 
@@ -258,8 +258,8 @@ func short(object runtime.Object) error {
 	return nil
 }
 
-// asked answers a question about clusters of the set. Their answers tell what those may see who may
-// see everything.
+// asked answers a question about clusters of the set. Their answers are for callers who may see
+// everything.
 func (r *reviews) asked(ctx context.Context, q *analysis.FlowReview, sight apiserver.Sight) (err error) {
 	if !sight.All {
 		return errNotForAll
@@ -273,7 +273,7 @@ func (r *reviews) asked(ctx context.Context, q *analysis.FlowReview, sight apise
 }
 
 // errNotForAll is why somebody is not answered about the set.
-var errNotForAll = wrongQuestion{errors.New("questions about clusters of the set are for those who may read the network policies of all Namespaces and of the cluster")}
+var errNotForAll = wrongQuestion{errors.New("questions about clusters of the set are for users who may read the network policies of all Namespaces and of the cluster")}
 
 // askedReach is asked for many flows.
 func (r *reviews) askedReach(ctx context.Context, q *analysis.ReachReview, sight apiserver.Sight) (err error) {
@@ -453,7 +453,7 @@ func (r *reviews) networkACLsOf(ctx context.Context, reader cloud.ACLReader, at 
 	read = readACLs{at: r.clock.Now()}
 	read.list, read.err = reader.NetworkACLs(ctx, of)
 	if ctx.Err() != nil {
-		return read // whoever asks next has not given up
+		return read // the next caller has not given up
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,8 +47,9 @@ func (proc *process) certificate() func() *serving.Certificate {
 }
 
 // metricsOptions says how metrics are served: to everybody on this machine over HTTP if nobody else
-// reaches the address, else over TLS to those whom the cluster lets read them. cert is asked for
-// the certificate of the computed API; without one, the process makes one that nobody can verify.
+// reaches the address, else over TLS to callers that the cluster allows to read them. Function cert
+// returns the certificate of the computed API; without one, the process makes one that no client
+// can verify.
 func metricsOptions(address string, cert func() *serving.Certificate) (metricsserver.Options, error) {
 	out := metricsserver.Options{BindAddress: address}
 	if address == "" || address == "0" {
@@ -89,7 +90,8 @@ func onLoopback(address string) (bool, error) {
 	return err == nil && a.Unmap().IsLoopback(), nil
 }
 
-// scrapersOnly is a FilterProvider: the cluster says who calls, and whether he may get the path.
+// scrapersOnly is a FilterProvider: the cluster authenticates the caller, and says whether it may
+// get the path.
 func scrapersOnly(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
 	known, err := filters.WithAuthenticationAndAuthorization(cfg, c)
 	if err != nil {

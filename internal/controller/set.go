@@ -62,8 +62,9 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 		s.foreign = counters.New(mgr.GetAPIReader(), clk, proc.Log.WithName("member"))
 		options.Counted = s.foreign.Of
 		s.member = member.New(options)
-		// The hub's questions are answered by what the objects of the cluster mean: the copies in
-		// Antrea's words, and who of other clusters is in their peers as ExternalEntities.
+		// The hub's questions are answered by what the objects of the cluster mean: the copies as
+		// objects of Antrea, and the workloads of other clusters in their peers as
+		// ExternalEntities.
 		answers, err := newReviews(ctx, mgr.GetCache(), mgr.GetCache(), mgr.GetAPIReader(), &alwaysChanged{}, id, func() error { return nil }, clk, proc)
 		if err != nil {
 			return nil, err
@@ -86,7 +87,7 @@ type alwaysChanged struct{ calls atomic.Uint64 }
 // Heard implements heard.
 func (a *alwaysChanged) Heard() uint64 { return a.calls.Add(1) }
 
-// Flow implements member.Answers, as for somebody who may see everything.
+// Flow implements member.Answers, as for a caller who may see everything.
 func (s *set) Flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
 	r := s.reviews.Load()
 	switch {
@@ -100,7 +101,7 @@ func (s *set) Flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.
 	return q.Status, err
 }
 
-// Sides implements member.Answers, as for somebody who may see everything.
+// Sides implements member.Answers, as for a caller who may see everything.
 func (s *set) Sides(ctx context.Context, q *setmap.Question) (json.RawMessage, error) {
 	r := s.reviews.Load()
 	if r == nil {
@@ -150,8 +151,8 @@ func (s *set) DropElsewhere(cluster string) {
 	}
 }
 
-// latePolicies breaks the circle between the policy controller, which waits for what is on record
-// of other clusters, and those who give it that; Controller is set before anything runs.
+// latePolicies breaks the circle between the policy controller, which waits for the records of
+// other clusters, and the sources of these; Controller is set before anything runs.
 type latePolicies struct{ *control.Controller }
 
 // start adds both sides to the manager.

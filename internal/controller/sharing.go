@@ -164,7 +164,7 @@ func (s *shares) barred(ctx context.Context, _ []string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("find out who leads: %w", err)
+		return "", fmt.Errorf("find the leader: %w", err)
 	}
 	if holder := found.Spec.HolderIdentity; holder != nil && *holder != "" && !strings.HasPrefix(*holder, sharerPrefix) {
 		return fmt.Sprintf("%s works on all accounts; it was started without --share-accounts", *holder), nil
@@ -266,7 +266,7 @@ func (s *shares) leader(cfg *rest.Config) (*rest.Config, error) {
 	defer cancel()
 	found, err := s.lease.lock.Client.Leases(s.lease.lock.LeaseMeta.Namespace).Get(ctx, s.lease.lock.LeaseMeta.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("find out who leads: %w", err)
+		return nil, fmt.Errorf("find the leader: %w", err)
 	}
 	holder := ""
 	if found.Spec.HolderIdentity != nil {

@@ -27,8 +27,8 @@ type Allocation struct {
 	Problem string
 }
 
-// span is a range of addresses that a pool has, both ends included. Those that are given out begin
-// at first and end at last.
+// span is a range of addresses that a pool has, both ends included. The addresses that may be
+// allocated begin at first and end at last.
 type span struct{ from, to, first, last netip.Addr }
 
 func (s span) has(a netip.Addr) bool {

@@ -100,7 +100,7 @@ func (c *Controller) look(ctx context.Context) error {
 	allocations, usage := Allocate(egresses.Items, pools.Items, factsOf(list.Items))
 	var found coordinationv1.LeaseList
 	if err := c.Reader.List(ctx, &found, client.InNamespace(c.Namespace), client.HasLabels{labelAddress}); err != nil {
-		return fmt.Errorf("read who has the addresses of Egresses: %w", err)
+		return fmt.Errorf("read the Nodes that have the addresses of Egresses: %w", err)
 	}
 	leases := map[string]*coordinationv1.Lease{}
 	for i := range found.Items {

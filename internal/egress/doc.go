@@ -1,15 +1,15 @@
-// Package egress is what a cluster as a whole has to do with Egresses: it gives them addresses of
-// ExternalIPPools, says which Pods they apply to, and writes how they stand. Which Node has an
-// address is the business of the agents (internal/agent/egress), who say so in Leases.
+// Package egress handles the Egresses of a cluster: it allocates addresses of ExternalIPPools,
+// computes which Pods an Egress applies to, and writes the status. The agents
+// (internal/agent/egress) decide which Node has an address, by Leases.
 //
 // It promises:
 //
-//   - Allocate is a function of the objects that there are. An Egress keeps its address; of several
-//     without one the oldest is served first. What cannot be is said of the Egress in one sentence,
-//     and no other Egress is the worse for it.
-//   - A watch of EgressGroups delivers what concerns its Node, one bookmark, and then what changes:
-//     the groups with Pods of the Node, and the groups whose addresses the Node may have. A slow
-//     receiver gets fewer changes.
+//   - Allocate is a function of the objects. An Egress keeps its address; among several without
+//     one, the oldest is served first. If an Egress cannot be served, one sentence in its status
+//     says why, and no other Egress is affected.
+//   - A watch of EgressGroups delivers the groups with Pods of its Node and the groups whose
+//     addresses the Node may have, then one bookmark, and then changes. A slow receiver gets fewer
+//     changes.
 //
 // Groups is safe for concurrent use; Controller runs once in a cluster.
 package egress

@@ -119,7 +119,7 @@ func compute(w *World) map[string]*group {
 	return out
 }
 
-// Groups are which Pods Egresses apply to, for those who watch.
+// Groups are the Pods that Egresses apply to, for watches.
 type Groups struct {
 	mu      sync.Mutex
 	of      map[string]*group

@@ -43,7 +43,7 @@ type ClientOptions struct {
 	JSON bool
 }
 
-// Client is a server of computed objects as a Source, and as the one who takes reports.
+// Client is a server of computed objects, as a Source and as the receiver of reports.
 type Client struct {
 	options ClientOptions
 	codecs  runtime.NegotiatedSerializer

@@ -44,7 +44,7 @@ func packedGroup(g *v1beta2.AddressGroup) *AddressGroup {
 func (g *AddressGroup) GetName() string { return g.name }
 
 // Object returns the group as it was computed, its members sorted by identity. It must not be
-// changed. Who needs it often keeps it.
+// changed. A caller that needs it often should keep it.
 func (g *AddressGroup) Object() *v1beta2.AddressGroup {
 	if g.whole != nil {
 		return g.whole

@@ -123,7 +123,8 @@ func (a *Authority) certifyNode(identity string, request []byte, now time.Time) 
 	return certPEM(made), nil
 }
 
-// requestedKey returns the public key of a request, if who made it has the private one.
+// requestedKey returns the public key of a request, if the requester has proven that it has the
+// private one.
 func requestedKey(request []byte) (crypto.PublicKey, error) {
 	block, _ := pem.Decode(request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {

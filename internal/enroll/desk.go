@@ -124,8 +124,8 @@ func OpenDesk(ctx context.Context, o DeskOptions) (*Desk, error) {
 	return d, nil
 }
 
-// Keep reads the authorities again, every minute, until ctx ends. Those known stay as long as they
-// cannot be read.
+// Keep reads the authorities again, every minute, until ctx ends. The known ones stay as long as
+// they cannot be read.
 func (d *Desk) Keep(ctx context.Context) error {
 	ticker := d.o.Clock.NewTicker(reread)
 	defer ticker.Stop()
@@ -437,8 +437,9 @@ func (d *Desk) Renew(ctx context.Context, id credential.Identity, request []byte
 	return d.credentials(by, id, request, now)
 }
 
-// CertifyNode gives a Node a certificate by which other Nodes know it. Who asks was found to be the
-// Node. The certificate ends with the Node: one of the same name that comes later has another uid.
+// CertifyNode gives a Node a certificate by which other Nodes know it. The caller has been
+// authenticated as the Node. The certificate ends with the Node: a later Node of the same name has
+// another uid.
 func (d *Desk) CertifyNode(ctx context.Context, name string, request []byte) (credential.Papers, error) {
 	if _, err := requestedKey(request); err != nil {
 		return credential.Papers{}, apierrors.NewBadRequest("spec.request: " + err.Error())

@@ -26,8 +26,8 @@ import (
 )
 
 // What an ExternalNode carries of the identity of its host, and an account of a token for its
-// machines. Who may write an ExternalNode may so decide which host it is; who may read one learns
-// nothing that helps.
+// machines. So a user who may write an ExternalNode decides which host it is; reading one reveals
+// nothing useful to an attacker.
 const (
 	// AnnotationToken is the hash of the one token by which a host can enroll, and its end. It goes
 	// when it is used; that of an account does not.
@@ -40,7 +40,7 @@ const (
 	AnnotationAuthority = "nephele.io/host-authority"
 )
 
-// Where the certificate of the authority for hosts is published, for those who invite.
+// Where the certificate of the authority for hosts is published, for commands that invite hosts.
 const (
 	authorityNamespace, authorityConfigMap = credential.PublishedNamespace, credential.PublishedConfigMap
 	// AuthorityKey is the key of that ConfigMap: of several certificates the first is that by which
@@ -104,8 +104,8 @@ func InviteCluster(ctx context.Context, c client.Client, to *setv1alpha1.Cluster
 }
 
 // InviteAll makes the one token by which the virtual machines of a CloudProviderAccount can enroll,
-// in place of one made before. It can be used for as long as is said, by those who also show what
-// the cloud has signed about them.
+// in place of one made before. It is valid for lifetime, for machines that also show a document
+// about them that the cloud has signed.
 func InviteAll(ctx context.Context, c client.Client, account credential.Host, lifetime time.Duration, now time.Time) (credential.Invitation, time.Time, error) {
 	var found cloudv1.CloudProviderAccount
 	if err := c.Get(ctx, client.ObjectKey{Namespace: account.Namespace, Name: account.Name}, &found); err != nil {

@@ -32,7 +32,7 @@ type proof struct {
 	absent error
 }
 
-// byToken is the proof of those who have a token of an ExternalNode or a Cluster.
+// byToken is the proof of a host or member by a token of an ExternalNode or a Cluster.
 func (d *Desk) byToken(ctx context.Context, asked credential.Asked, _ netip.Addr, now time.Time) (proof, error) {
 	h := credential.Cluster(asked.Cluster)
 	if asked.Cluster == "" {
@@ -70,13 +70,13 @@ func refused(err error) error {
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
-// notYet is the answer to those who may be known in a moment, when the account is read again.
+// notYet is the answer to a machine that may be known in a moment, when the account is read again.
 func notYet(format string, args ...any) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf(format, args...))
 }
 
-// bySignature is the proof of those who have a token of an account, and what its cloud has signed
-// about the virtual machine that they are.
+// bySignature is the proof of a virtual machine by a token of its account and a document about it
+// that the cloud has signed.
 func (d *Desk) bySignature(ctx context.Context, asked credential.Asked, from netip.Addr, now time.Time) (proof, error) {
 	key, err := credential.ParseHost(asked.Account)
 	if err != nil || asked.Signed == nil {
@@ -220,8 +220,8 @@ func young(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t 
 	return nil
 }
 
-// machine finds the one object of a virtual machine that is handed to the agent in it, by somebody
-// who has a say in that.
+// machine finds the one object of a virtual machine that is handed to the agent in it, by a
+// namespace that has a say in that.
 func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccount, t reported) (*cloudv1.VirtualMachine, error) {
 	if d.o.Machines == nil {
 		return nil, refused(errors.New("this server knows no virtual machines"))

@@ -96,7 +96,7 @@ func (c *checker) flow(f *Flow, at string) {
 		list  Texts
 	}{{at + ".from", f.From}, {at + ".to", f.To}} {
 		if !slices.ContainsFunc(side.list, func(s string) bool { return s != "" && !strings.HasPrefix(s, "!") }) {
-			c.missing(side.field, "who is meant, such as shop/web, shop/app=web, 10.0.0.0/8 or any")
+			c.missing(side.field, "an endpoint, such as shop/web, shop/app=web, 10.0.0.0/8 or any")
 		}
 	}
 	if _, err := f.services(); err != nil {

@@ -207,7 +207,7 @@ type Coverage map[Written]bool
 func (c Coverage) add(f *reach.Flows) {
 	refuses := func(d *reach.Decision) bool { return d.Outcome == reach.Drop || d.Outcome == reach.Reject }
 	counts := []*reach.Decision{&f.Egress, &f.Ingress}
-	switch { // who refuses, refuses whatever the other end does
+	switch { // an end that refuses decides, whatever the other end does
 	case refuses(&f.Egress):
 		counts = counts[:1]
 	case refuses(&f.Ingress):

@@ -76,7 +76,7 @@ type Port struct {
 type Flow struct {
 	// Name says what it is for.
 	Name string `json:"name,omitempty"`
-	// From and To say who is meant: any, NAMESPACE/NAME, NAMESPACE/SELECTOR, an address or range
+	// From and To name the endpoints: any, NAMESPACE/NAME, NAMESPACE/SELECTOR, an address or range
 	// and so on. One after ! is left out.
 	From Texts `json:"from"`
 	To   Texts `json:"to"`

@@ -24,7 +24,8 @@ type byAccount struct {
 	failsafe string
 	// host is the host by the failsafe flows of whose agent it is allowed, "namespace/name".
 	host string
-	// suspended is the mode in which neither these nor policies are enforced, with who says so.
+	// suspended is the mode in which neither these nor policies are enforced, with the object that
+	// sets it.
 	suspended string
 }
 
@@ -123,9 +124,9 @@ func byName[T metav1.Object](list []T) map[types.NamespacedName]T {
 	return out
 }
 
-// suspended says in which mode what an entity stands for is in which policies are not enforced, and
-// who says so: the annotations on its object and on the selector that imports it, where they are
-// heeded, and else what was read of its account, or its status where nothing was.
+// suspended is the mode, if any, because of which policies are not enforced on the machine of an
+// entity, with the object that sets it. It comes from the annotations of the machine's object and
+// of its selector where they apply, else from what was read of the account, else from the status.
 func (acc accountView) suspended(ref policy.EntityRef, account string) string {
 	o, known := acc.importedAs(ref)
 	mode, reason := o.mode, o.reason

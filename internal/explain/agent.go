@@ -20,8 +20,8 @@ const (
 	AgentUnknown = "Unknown"
 )
 
-// agentsOf finds out who enforces policies on hosts, by enforcer key. An info that no agent has
-// filled in says nothing.
+// agentsOf finds the kind of agent on each host, by enforcer key. An info that no agent has filled
+// in is ignored.
 func agentsOf(infos []*v1beta1.AntreaAgentInfo) map[string]string {
 	out := map[string]string{}
 	for _, i := range infos {

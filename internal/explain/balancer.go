@@ -12,8 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// balancerNotes say of packets to the front end of a load balancer from whom its targets see them
-// come, where these are not known.
+// balancerNotes are about packets to a load balancer whose targets are unknown: each names the
+// source address that the targets see.
 func balancerNotes(packets []passage) []string {
 	var out []string
 	for _, p := range packets {
@@ -105,8 +105,8 @@ func (x *answering) handedOn(p passage, front end) *analysis.Balanced {
 	return out
 }
 
-// use calls used for those targets of a group that the balancer sends to: whoever a health check
-// reaches, or all if it reaches none.
+// use calls used for the targets of a group that the balancer sends to: the targets that a health
+// check reaches, or all if it reaches none.
 func use(group []analysis.BalancedTarget, verdict func(*analysis.Hop) string, used func(*analysis.BalancedTarget)) {
 	failing := func(t *analysis.BalancedTarget) bool {
 		if t.Health == nil {
@@ -181,7 +181,7 @@ func ownPoint(front trace.Point, v6 bool) trace.Point {
 	return front
 }
 
-// target finds a target: who it is, and where.
+// target finds a target: its end, and its point in the network.
 func (c *Computation) target(front trace.Point, g *cloud.TargetGroup, t cloud.Target, v6 bool) (end, trace.Point) {
 	var at trace.Point
 	network := cmp.Or(g.NetworkID, front.Network())
@@ -217,9 +217,11 @@ func (c *Computation) target(front trace.Point, g *cloud.TargetGroup, t cloud.Ta
 
 // hop is the way of a packet from a balancer to a target.
 type hop struct {
-	// own is the interface of the balancer, seen who the target sees, and target the target.
+	// own is the interface of the balancer, seen the source that the target sees, and target the
+	// target.
 	own, seen, target trace.Point
-	// front is the end of the balancer, source that of who is seen, and at that of the target.
+	// front is the end of the balancer, source the end that the target sees, and at the end of the
+	// target.
 	front, source, at end
 	// transparent tells that rules see the client as if there were no balancer, admitted that
 	// groups of ours let the packet in whatever policies say.
@@ -315,7 +317,7 @@ func handedOnVerdict(b *analysis.Balanced, entry string, of func(*analysis.Hop) 
 	case known && !passed && !unsure:
 		return outcomeDrop, fmt.Sprintf("the load balancer %s takes it, and none of its targets does", b.Balancer)
 	}
-	return outcomeUnknown, fmt.Sprintf("it depends on whom the load balancer %s chooses", b.Balancer)
+	return outcomeUnknown, fmt.Sprintf("it depends on the target that the load balancer %s chooses", b.Balancer)
 }
 
 // byGroup yields the targets of each group.

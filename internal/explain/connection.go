@@ -41,7 +41,7 @@ type Witness struct {
 	evaluator *policy.Evaluator
 }
 
-// Witness returns who answers about packets that interfaces saw.
+// Witness returns a Witness, which answers about packets that interfaces saw.
 func (c *Computation) Witness() *Witness {
 	return &Witness{c, c.evaluator()}
 }
@@ -89,8 +89,8 @@ func (w *Witness) Explain(s Seen) (*analysis.FlowAnswer, error) {
 	return &out.FlowAnswer, nil
 }
 
-// endAt is the end that has an address where an interface is: the entity that stands for the VM, or
-// else who has the address, or else the address alone.
+// endAt is the end that has an address where an interface is: the entity that represents the VM,
+// else the holder of the address, else the address alone.
 func (c *Computation) endAt(p trace.Point) (end, error) {
 	alone := end{addresses: []netip.Addr{p.Addr}, byAddress: true}
 	if p.Interface != nil && p.VM != nil {

@@ -23,12 +23,12 @@ type end struct {
 	at        policy.EntityRef
 	addresses []netip.Addr
 	ports     []policy.NamedPort
-	// enforcer is the key of who enforces policies there; empty if nobody does.
+	// enforcer is the key of the enforcer there; empty if there is none.
 	enforcer string
 	// byAddress tells that the user gave the address, and so the one that packets go to.
 	byAddress bool
 	service   *corev1.Service
-	// agent is who enforces policies there, if an agent on the host does.
+	// agent is the kind of agent that enforces policies there, if one does.
 	agent string
 }
 
@@ -52,8 +52,8 @@ func (c *Computation) endOf(e policy.Entity) end {
 	return out
 }
 
-// semantics are those of who enforces policies there. Of an agent that has not said what it is they
-// are Antrea's.
+// semantics are the semantics of the enforcer there. For an agent of an unknown kind they are
+// Antrea's.
 func (e end) semantics() policy.Semantics {
 	if e.isCloudVM() || e.agent == AgentOurs {
 		return policy.VMSemantics
@@ -157,8 +157,7 @@ func (who finder) findEnd(flag, text string) (end, error) {
 	return end{}, wrong(flag, " %[1]q: could be %[2]s; say pod/%[1]s or ee/NAMESPACE/NAME", text, refTexts(found))
 }
 
-// nobody is what is wrong with the name of nobody, and who may have been meant, of those that the
-// asker may see.
+// nobody is the error for a name that matches nothing, with similar names that the caller may see.
 func (who finder) nobody(part, text string) error {
 	words := strings.Split(text, "/")
 	namespace, name := "", words[len(words)-1]
@@ -216,8 +215,8 @@ func refTexts(refs []policy.EntityRef) string {
 	return strings.Join(texts, " or ")
 }
 
-// findAddress finds who has an address. That of a Pod in the network of its Node is the Node's, and
-// that of a Pod at an interface of a machine is the Pod's.
+// findAddress finds the holder of an address. The address of a Pod in its Node's network belongs to
+// the Node, and the address of a Pod at an interface of a machine to the Pod.
 func (who finder) findAddress(flag string, a netip.Addr) (end, error) {
 	var owners []policy.EntityRef
 	for _, e := range who.c.Ends {

@@ -73,9 +73,9 @@ func concerned(d policy.Decision) []policy.PolicyRef {
 	return out
 }
 
-// inForce reports whether the tags of groups say that a policy, by its UID, is in force on who
-// holds them, maybe in an earlier form. A tag holds names of eight characters, each the beginning
-// of a hash.
+// inForce reports whether the tags of groups say that a policy, by its UID, is in force on their
+// members, maybe in an earlier form. A tag holds names of eight characters, each the beginning of a
+// hash.
 func inForce(groups []*cloud.Group, uid string) bool {
 	const size = 8
 	sum := sha256.Sum256([]byte(uid))

@@ -228,8 +228,8 @@ func (x *answering) finish() {
 	x.Leaving = first.Leaving
 }
 
-// judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which
-// addresses are used the user does.
+// judge sums up the verdicts on the flows. Only the enforcer knows the backend that a Service
+// chooses, and only the user knows the addresses in use.
 func (x *answering) judge(verdict func(analysis.Flow) string) string {
 	type pair struct{ from, to string }
 	verdicts := map[pair]string{}
@@ -237,7 +237,7 @@ func (x *answering) judge(verdict func(analysis.Flow) string) string {
 		at := pair{f.From, f.To}
 		if v, ok := verdicts[at]; ok && v != verdict(f) {
 			verdicts[at] = outcomeUnknown
-			x.Reason = fmt.Sprintf("it depends on whom %s chooses", ServiceText(x.Service))
+			x.Reason = fmt.Sprintf("it depends on the endpoint that %s chooses", ServiceText(x.Service))
 		} else if !ok {
 			verdicts[at] = verdict(f)
 		}
@@ -264,7 +264,7 @@ func (c *Computation) tellOfService(x *answering, via *frontend) {
 	switch {
 	case len(x.Flows) > 0:
 	case c.services().hidden(via.service):
-		x.Reason = fmt.Sprintf("%s has neither a selector nor EndpointSlices: who is behind it is not known here", ServiceText(x.Service))
+		x.Reason = fmt.Sprintf("%s has neither a selector nor EndpointSlices: its endpoints are not known here", ServiceText(x.Service))
 	default:
 		x.Reason = fmt.Sprintf("nobody is known to be behind %s, with an address of the family and the port that it hands packets to", ServiceText(x.Service))
 	}
@@ -272,7 +272,7 @@ func (c *Computation) tellOfService(x *answering, via *frontend) {
 	if inside := x.From.Kind == policy.KindPod.String() || x.From.Kind == policy.KindNode.String(); inside && len(applied) > 0 {
 		x.Notes = append(x.Notes, fmt.Sprintf("what applies to %s holds for clients outside the cluster only: %s", ServiceText(x.Service), PoliciesText(applied)))
 	} else if !inside && via.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
-		x.Notes = append(x.Notes, fmt.Sprintf("%s may hide who sends from the Pods behind it: they then see an address of a Node", ServiceText(x.Service)))
+		x.Notes = append(x.Notes, fmt.Sprintf("%s may hide the sender from the Pods behind it: they then see an address of a Node", ServiceText(x.Service)))
 	}
 }
 
@@ -338,5 +338,5 @@ func explainUncertain(r policy.RuleRef) analysis.Rule {
 	return out
 }
 
-// DependsOnUnseen is what a rule depends on where it is not told who is a member of its groups.
+// DependsOnUnseen is what a rule depends on if the caller may not see the members of its groups.
 const DependsOnUnseen = "a member that you may not see"

@@ -79,7 +79,8 @@ func points(e end) []trace.Point {
 	return out
 }
 
-// located finds the interfaces of an end. Who has an address alone is looked for from a network.
+// located finds the interfaces of an end. For an end known only by its address, the search starts
+// from a network.
 func (c *Computation) located(e end, network string) []trace.Point {
 	seats := c.clouds.PointsOf(e.ref)
 	if c.clouds.IsImported(e.ref) && !e.byAddress && len(seats) > 0 {

@@ -36,11 +36,11 @@ const (
 
 // How far policies are enforced at a point.
 const (
-	// PointEnforced: as far as those tell who enforce there.
+	// PointEnforced: as far as the enforcers there report.
 	PointEnforced = "Enforced"
 	// PointNotEnforceable: its packets go where no rule meets them.
 	PointNotEnforceable = "NotEnforceable"
-	// PointNotEnforced: who enforces there says that it does not, or not all.
+	// PointNotEnforced: the enforcer there reports that it does not enforce, or not all.
 	PointNotEnforced = "NotEnforced"
 	// PointUntold: nobody has told whether somebody enforces there.
 	PointUntold = "Untold"
@@ -128,7 +128,7 @@ func (line waypoints) otherNode(own end) end {
 	return out
 }
 
-// pointAt says who enforces policies at an end, and how far.
+// pointAt returns the enforcer at an end, and how far it has realized the policies.
 func (line waypoints) pointAt(e end, stage string) analysis.Point {
 	out := analysis.Point{At: line.c.title(e), Stage: stage, Enforcer: e.enforcer, State: PointEnforced}
 	switch {

@@ -182,7 +182,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 	return &out.FlowAnswer, nil
 }
 
-// evaluator answers for flows as those who enforce the policies do.
+// evaluator answers for flows as the enforcers of the policies decide.
 func (c *Computation) evaluator() *policy.Evaluator {
 	return policy.NewEvaluator(c.Listing).WithServices(c.services().mayLead).WithDelegated(c.clouds.DelegatedTo)
 }

@@ -54,7 +54,7 @@ func (c *Computation) World(asEnforced bool) *World {
 	for _, ref := range refs {
 		b.beside(c.Ends[ref])
 	}
-	for _, ref := range refs { // before those who are behind them
+	for _, ref := range refs { // before the endpoints behind them
 		if e := c.Ends[ref]; b.inCloud(e) {
 			b.entity(e)
 		}
@@ -259,8 +259,8 @@ func (b *worldBuilder) strangers() {
 	}
 }
 
-// tellApart adds what is unique to names that several have: whoever may name a machine in the cloud
-// could take that of another.
+// tellApart adds something unique to names that several machines have: a user who may name a
+// machine in the cloud could give it the name of another one.
 func (b *worldBuilder) tellApart() {
 	type who struct {
 		policy.EntityRef
@@ -361,10 +361,10 @@ func nameOfEntity(e policy.Entity) string {
 	return "ee/" + e.Namespace + "/" + e.Name
 }
 
-// Party finds who is meant by a text: "any"; NAMESPACE/NAME, also after a word for the kind, or
-// node/NAME, as Question.From; NAMESPACE/* or */*, also after a kind; NAMESPACE/SELECTOR by labels
-// of the entity, where SELECTOR has an operator (app=db); cloud/NAME or the id of a VM or interface
-// in the snapshots; an address or range.
+// Party finds the endpoints that a text means: "any"; NAMESPACE/NAME, also after a word for the
+// kind, or node/NAME, as Question.From; NAMESPACE/* or */*, also after a kind; NAMESPACE/SELECTOR
+// by labels of the entity, where SELECTOR has an operator (app=db); cloud/NAME or the id of a VM or
+// interface in the snapshots; an address or range.
 func (w *World) Party(part, text string) (reach.Party, error) {
 	if text == "any" {
 		return reach.Everybody(), nil
@@ -387,7 +387,7 @@ func (w *World) Party(part, text string) (reach.Party, error) {
 	return reach.Party{}, wrong(part, " %q: nobody with an address is meant by this", text)
 }
 
-// addresses are a set of addresses, whoever has them.
+// addresses are a set of addresses, without regard to their holders.
 func (w *World) addresses(set addrset.Set) reach.Party {
 	return reach.Party{
 		Chosen: func(e *reach.Endpoint) bool {

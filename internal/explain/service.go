@@ -22,7 +22,7 @@ type frontend struct {
 	port    *corev1.ServicePort
 }
 
-// backend is one of those whom a Service may hand a packet to.
+// backend is an endpoint that a Service may choose.
 type backend struct {
 	end
 	address netip.Addr
@@ -54,7 +54,7 @@ func (who finder) findService(flag, text, namespace, name string) (end, error) {
 	return out, nil
 }
 
-// services knows who is behind a Service, and through which addresses.
+// services knows the endpoints of a Service, and the addresses that lead to them.
 type services struct{ c *Computation }
 
 func (c *Computation) services() services { return services{c} }
@@ -110,7 +110,7 @@ func (svc services) throughService(to end, f policy.Flow) (through *frontend, no
 			return &frontend{to.service, &to.service.Spec.Ports[i]}, "", nil
 		}
 		if !balanced(to.service) {
-			return nil, "", wrong("to", ": %s has no address of its own; name who is behind it", to)
+			return nil, "", wrong("to", ": %s has no address of its own; name one of its endpoints", to)
 		}
 		return nil, "", wrong("to", ": %s has no %s; it has %s", to, flowText(f), portsText(to.service))
 	}
@@ -154,7 +154,7 @@ func portsText(s *corev1.Service) string {
 	return strings.Join(texts, ", ")
 }
 
-// behind returns who is behind a Service with an address of the family of another; of any family if
+// behind returns the endpoints of a Service, of the same family as an address; of any family if
 // that is not valid.
 func (svc services) behind(via *frontend, family netip.Addr) []backend {
 	suits := func(a netip.Addr) bool { return !family.IsValid() || a.Is4() == family.Is4() }
@@ -189,8 +189,8 @@ func (svc services) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 	return out
 }
 
-// inSlice returns those behind a port of a Service whom an EndpointSlice tells, and who are not
-// unready.
+// inSlice returns the endpoints in an EndpointSlice for a port of a Service, except those that are
+// not ready.
 func (svc services) inSlice(s *discoveryv1.EndpointSlice, via *frontend, suits func(netip.Addr) bool) []backend {
 	var out []backend
 	for _, p := range s.Ports {
@@ -220,7 +220,8 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// ownerOf returns the end that an EndpointSlice says has the address, or who else has it alone.
+// ownerOf returns the end that has the address according to an EndpointSlice, else the holder of
+// the address, else the address alone.
 func (svc services) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
 	if ref != nil && ref.Kind == "Pod" {
 		if e, ok := svc.c.Ends[policy.EntityRef{Kind: policy.KindPod, Namespace: ref.Namespace, Name: ref.Name}]; ok {
@@ -313,7 +314,7 @@ func (svc services) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 	return false
 }
 
-// hidden reports whether nothing tells who is behind the Service.
+// hidden reports whether the endpoints of the Service are unknown.
 func (svc services) hidden(s *corev1.Service) bool {
 	return len(s.Spec.Selector) == 0 && len(svc.slicesOf(s)) == 0
 }

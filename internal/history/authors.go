@@ -24,9 +24,9 @@ type admitted struct {
 	hash string
 }
 
-// Authors remembers for a short while who was let change what. Admission comes before the change is
-// stored, and others may still refuse it: that a version is remembered does not mean that there is
-// one. It is safe for concurrent use.
+// Authors remembers for a short while the users whose changes were admitted. Admission comes before
+// the change is stored, and others may still refuse it: that a version is remembered does not mean
+// that there is one. It is safe for concurrent use.
 type Authors struct {
 	kinds kindTable
 
@@ -91,7 +91,7 @@ func (a *Authors) put(namespace string, key admitted, author v1alpha1.RevisionAu
 	ring := a.namespaces[namespace]
 	if ring == nil {
 		if len(a.namespaces) >= maxNamespaces {
-			for other := range a.namespaces { // any: those who fill this up are not worth an order
+			for other := range a.namespaces { // any: eviction order does not matter for a flood
 				delete(a.namespaces, other)
 				break
 			}
@@ -109,7 +109,7 @@ func (a *Authors) put(namespace string, key admitted, author v1alpha1.RevisionAu
 	}
 }
 
-// of returns who was let make this version; false if no one saw it.
+// of returns the user whose change to this version was admitted; false if admission did not see it.
 func (a *Authors) of(namespace string, key admitted) (v1alpha1.RevisionAuthor, bool) {
 	if a == nil {
 		return v1alpha1.RevisionAuthor{}, false

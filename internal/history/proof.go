@@ -166,7 +166,7 @@ func (k *Keys) reread(ctx context.Context) error {
 		k.o.Log.Info("A new key proves revisions", "secret", k.o.Namespace+"/"+KeySecret, "key", ring[0].ID)
 	}
 	k.ring, k.read = ring, k.o.Clock.Now()
-	// Before anything is signed with a key, no matter who checks can know of it.
+	// A key is published before anything is signed with it, so that every verifier can know it.
 	if err := k.publish(ctx); err != nil {
 		return err
 	}

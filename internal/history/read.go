@@ -97,7 +97,7 @@ func List(ctx context.Context, c client.Reader, f Filter) ([]Revision, NotRead, 
 				take(Revision{Name: o.Name, Spec: o.Spec, Status: o.Status})
 			}
 		})
-		if err := missing.note(err, "revisions without namespace", "they are for those who may list them in the whole cluster"); err != nil {
+		if err := missing.note(err, "revisions without namespace", "they are for users who may list them in the whole cluster"); err != nil {
 			return nil, missing, err
 		}
 	}

@@ -195,8 +195,8 @@ func (r *Recorder) Called(account, policy, call, failure string) {
 	}
 }
 
-// Author returns the user who wrote the present version of a policy, which is given as the record
-// of changes names it, or who deleted it; empty if that is not known.
+// Author returns the user who wrote the present version of a policy, or deleted it; empty if
+// unknown. The policy is named as in the record of changes.
 func (r *Recorder) Author(policy string) string {
 	r.mu.Lock()
 	uid := r.named[policy]
@@ -494,8 +494,8 @@ func (r *Recorder) record(ctx context.Context, s *subject, v version) (bool, err
 	return true, nil
 }
 
-// author finds out who made a version: from admission, or else, by what programs call themselves,
-// from the object as long as it is that version.
+// author finds the author of a version: from admission, or else from the managers in the object, as
+// long as it is that version.
 func (r *Recorder) author(ctx context.Context, s *subject, v version, c content) v1alpha1.RevisionAuthor {
 	if a, ok := r.Authors.of(v.object.GetNamespace(), admitted{s.uid, c.hash}); ok {
 		return a

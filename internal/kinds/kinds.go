@@ -50,7 +50,8 @@ const (
 	Manifest
 	// Planned: a person applies it, and it has a part in a plan.
 	Planned
-	// PlannedWhole: as Planned, for those who see everything: it decides about machines of others.
+	// PlannedWhole: as Planned, for callers who may see everything: it decides about machines of
+	// others.
 	PlannedWhole
 	// Admitted: webhooks judge it.
 	Admitted
@@ -60,7 +61,7 @@ const (
 	Edited
 	// BreaksGlass: it carries the annotation that releases VMs in an emergency.
 	BreaksGlass
-	// Bundled: it goes into the bundle for those who help.
+	// Bundled: it goes into the support bundle.
 	Bundled
 )
 
@@ -154,8 +155,8 @@ func All() []Kind {
 		row[corev1.Pod, corev1.PodList](core, "Pod", "pods", namespaced, fact),
 		row[corev1.Node, corev1.NodeList](core, "Node", "nodes", clusterWide, fact),
 		row[corev1.Service, corev1.ServiceList](core, "Service", "services", namespaced, fact|Planned),
-		// Who is behind a Service is told from its selector where there are none of these, as in a
-		// cluster: the controller may not read them.
+		// Without them, as in a cluster, where the controller may not read them, the selector of a
+		// Service tells its endpoints.
 		row[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList](discoveryv1.SchemeGroupVersion, "EndpointSlice", "endpointslices", namespaced, Manifest),
 		row[antreav1alpha2.ExternalEntity, antreav1alpha2.ExternalEntityList](antreav1alpha2.GroupVersion(), "ExternalEntity", "externalentities", namespaced,
 			fact|Planned|Bundled),

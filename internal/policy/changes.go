@@ -170,8 +170,8 @@ func (c *Changes) wholeSpanOf(g *group) (keys []string, number uint32) {
 }
 
 // Groups goes through the changes of groups of a role. Each, with its lists of members, is good
-// until the next one. The members of an applied-to group that is new are in no order: who holds
-// them by host sorts them in another one.
+// until the next one. The members of an applied-to group that is new are in no order: a holder that
+// keeps them by host sorts them in another one.
 func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
 	return func(yield func(*GroupDelta) bool) {
 		for i := range c.groups[role] {

@@ -33,7 +33,7 @@ func (c *RuleContent) hash() uint32 {
 	return h ^ h>>6
 }
 
-// equal reports whether two contents say the same. Those with L7 protocols are never taken for
+// equal reports whether two contents say the same. Contents with L7 protocols are never taken for
 // equal.
 func (c *RuleContent) equal(d *RuleContent) bool {
 	return c.Direction == d.Direction && c.Action == d.Action && c.Priority == d.Priority && c.EnableLogging == d.EnableLogging &&

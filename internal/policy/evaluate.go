@@ -69,8 +69,8 @@ type Flow struct {
 	// Direct tells that the packet is not sent to the address of a Service. If neither is set this
 	// is not known.
 	Direct bool
-	// Relayed tells that somebody between sends it on with the address of the source, so that it
-	// comes from outside even to who has that address.
+	// Relayed says that a relay forwards it with the address of the source, so that it comes from
+	// outside even to the holder of that address.
 	Relayed bool
 }
 
@@ -98,8 +98,8 @@ type Exemption string
 
 // The exemptions.
 const (
-	// ExemptItself: the packet goes to who sends it, and never leaves it. Between two addresses of
-	// an ExternalEntity it may.
+	// ExemptItself: the packet goes to its own sender, and never leaves it. Between two addresses
+	// of an ExternalEntity it may.
 	ExemptItself Exemption = "itself"
 	// ExemptOwnNode: the packet comes to a Pod from its own Node, which is always let in.
 	ExemptOwnNode Exemption = "ownNode"

@@ -177,9 +177,9 @@ func (v *Evaluator) WithServices(leads func(NamespacedName, *Flow) bool) *Evalua
 }
 
 // WithDelegated returns an Evaluator that knows blocks of addresses which a cloud has delegated to
-// machines as a whole: delegated tells who has an address in such a block, as far as whoever
-// enforces policies at the local end counts the block among their addresses. It must be safe for
-// concurrent use.
+// machines as a whole: delegated returns the holders of an address in such a block, as far as the
+// enforcer at the local end counts the block among their addresses. It must be safe for concurrent
+// use.
 func (v *Evaluator) WithDelegated(delegated func(local EntityRef, a netip.Addr) []EntityRef) *Evaluator {
 	out := *v
 	out.delegated = delegated
@@ -207,7 +207,7 @@ func (v *Evaluator) Evaluate(f Flow) Verdict {
 	return out
 }
 
-// staysThere reports whether a packet never leaves who sends it. From one address of a machine to
+// staysThere reports whether a packet never leaves its sender. From one address of a machine to
 // another it may, through the interfaces where its policies are enforced.
 func staysThere(from, to *Endpoint) bool {
 	if from.Addr.IsValid() && from.Addr == to.Addr {
@@ -317,7 +317,7 @@ type walk struct {
 	direction Direction
 	remote    *Endpoint
 	members   []*Member
-	// holders are those to whom the address of the remote end is delegated in a block.
+	// holders are the entities that have the block with the address of the remote end.
 	holders []EntityRef
 	// inTiers and passed are the states the evaluation can be in: before, and after a Pass rule.
 	inTiers, passed bool

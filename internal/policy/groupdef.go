@@ -5,7 +5,7 @@ import (
 )
 
 // groupDef is what is known about a Group or ClusterGroup by name: the object, if there is one, and
-// who refers to it.
+// its references.
 type groupDef struct {
 	name NamespacedName
 	in   *Group // nil: no such object
@@ -224,7 +224,7 @@ func removeFrom[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
 
 // selectionOf returns the group's members in a role as a selection with one more use; nil if the
 // group has no selecting part. A group with child groups is applied to their Pods and
-// ExternalEntities only, as Antrea has it: who means Nodes names their group itself.
+// ExternalEntities only, as Antrea has it: to select Nodes, a policy names their group itself.
 func (e *Engine) selectionOf(role GroupRole, d *groupDef) *selection {
 	if !d.usable() || len(d.leaves()) == 0 && len(d.children) == 0 {
 		return nil

@@ -233,8 +233,8 @@ type ComputedGroup struct {
 	// Within are the Namespaces that its selector confines it to, sorted, the empty one for Nodes:
 	// whatever there is, it has no member elsewhere. Nil means that it may have some anywhere.
 	Within []string
-	// Unseen tells that Members lacks some that there may be, of whom nothing is known: who is no
-	// entity in sight may be one.
+	// Unseen says that there may be more members, of which nothing is known: an endpoint that is no
+	// known entity may be one.
 	Unseen bool
 }
 

@@ -28,8 +28,8 @@ func (t *translation) indexedPeers(d Direction, in []indexedPeer, named bool) Co
 	if len(in) == 0 {
 		out.IPBlocks = []CIDRBlock{{CIDR: matchAll[0]}, {CIDR: matchAll[1]}}
 		if d == Egress && named {
-			// Enforcers look a named port up in the members of the peer, so the peer must list who
-			// could have it.
+			// Enforcers look a named port up in the members of the peer, so the peer must list the
+			// entities that could have it.
 			all := &terms{namespaces: &selector{}}
 			out.AddressGroups = []string{t.use(t.e.acquireGroup(AddressGroup, all)).name}
 		}

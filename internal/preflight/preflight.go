@@ -306,7 +306,7 @@ func (r *run) policies() {
 		names         []string
 		verdict       Verdict
 	}{
-		{"rights of authors", "nobody checks whether who writes an account may read its Secret, and the like", r.Policies, Fail},
+		{"rights of authors", "nothing checks whether the author of an account may read its Secret, and the like", r.Policies, Fail},
 		{"deletion protection", "accounts, selectors and their namespaces can be deleted while VMs are guarded", r.Deletion, Warn},
 	} {
 		switch absent, err := missing(x.names); {
@@ -343,7 +343,7 @@ func (r *run) tiers() {
 		}
 	}
 	if len(free) > 0 {
-		r.note(Warn, about, fmt.Sprintf("kubectl label tier %s %s=%s, after ClusterRole nephele-tier-user is bound to those who write there",
+		r.note(Warn, about, fmt.Sprintf("kubectl label tier %s %s=%s, after ClusterRole nephele-tier-user is bound to the authors there",
 			strings.Join(free, " "), cloudv1.LabelTierUse, cloudv1.TierUseRequired), "any author of policies may write into %s", strings.Join(free, ", "))
 		return
 	}
@@ -465,7 +465,7 @@ func (r *run) account(a *cloudv1.CloudProviderAccount) {
 	if err := r.Client.Get(r.ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &secret); err != nil {
 		v, do := Fail, "create the Secret"
 		if apierrors.IsForbidden(err) {
-			v, do = Skipped, "run this as somebody who may get it"
+			v, do = Skipped, "run this as a user who may get it"
 		}
 		r.note(v, about+" credentials", do, "the Secret %s/%s cannot be read", ref.Namespace, ref.Name)
 		return

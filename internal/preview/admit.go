@@ -109,7 +109,7 @@ func (a *offlineAdmission) group(g policy.Group, refused *manifest.Refusal) (cod
 	return http.StatusBadRequest, errs
 }
 
-// tier checks a tier. Those of the system exist everywhere, so one in a manifest is a change of it.
+// tier checks a tier. System tiers exist everywhere, so a manifest with one is a change of it.
 func (a *offlineAdmission) tier(t policy.Tier) []policy.FieldError {
 	for _, old := range slices.Concat(a.given, policy.SystemTiers()) {
 		if old.Name == t.Name {

@@ -247,7 +247,7 @@ func (p plannedAccount) policies(tagsOnly bool) (out []analysis.PlannedPolicy) {
 	return out
 }
 
-// modeNotes says which VMs are not simply enforced. Those in mode plan are shown as if they were
+// modeNotes says which VMs are not simply enforced. VMs in mode plan are shown as if they were
 // enforced, which is what the mode is for.
 func (p plannedAccount) modeNotes(names map[string]string) (notes []analysis.PlanNote) {
 	for ref, m := range p.modes {

@@ -156,7 +156,7 @@ func changesOfAccess(changes []forecast.Change, before func(region string) *clou
 				}
 			}
 		}
-		add(warnOpensManagement, region, doors.text("opens ", "; anybody in the Internet may try to get in: name the blocks of those who administer the machines"))
+		add(warnOpensManagement, region, doors.text("opens ", "; any host in the Internet may try to get in: name the blocks of the administrators of the machines"))
 		add(warnOpensToInternet, region, others.text("opens ", " to anybody in the Internet"))
 		add(warnClosesAccess, region, closes.text("closes ", "; somebody may be at work by it now: a rule that allows it, or spec.failsafe of the account, keeps it open"))
 	}
@@ -191,7 +191,7 @@ func todayBy(before *cloud.Snapshot, c forecast.Change, port int) []string {
 	return forecast.Allowing(before, c, cloud.TCP, port)
 }
 
-// clauses are what opens, or closes, to whom and from where, by what it is.
+// clauses are the services that open, or close, with both ends, by kind.
 type clauses struct {
 	names []string
 	by    map[string]*clause

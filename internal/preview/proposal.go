@@ -133,7 +133,7 @@ func (r Rights) refuse(verbs []string, ref analysis.ObjectReference) *analysis.M
 		return nil
 	case kind.Is(kinds.PlannedWhole):
 		return named(analysis.ErrorKindNotTaken, http.StatusForbidden,
-			fmt.Sprintf("a %s is planned with only for those who may list the network policies of every Namespace and of the cluster, and the accounts", ref.Kind))
+			fmt.Sprintf("a %s is planned with only for users who may list the network policies of every Namespace and of the cluster, and the accounts", ref.Kind))
 	}
 	for _, verb := range verbs {
 		name := ref.Name

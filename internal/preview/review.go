@@ -51,7 +51,7 @@ func (b Before) effects(ctx context.Context, after *explain.Computation, spec an
 	return out, err
 }
 
-// Review answers a PlanReview of somebody who may see everything, but for what it was made from.
+// Review answers a PlanReview of a caller who may see everything, without the inputs of the answer.
 // The planner's inputs are the inputs of before, as they are now.
 func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
 	if errs := p.In.apply(with); len(errs) > 0 {
@@ -101,10 +101,10 @@ func (p *Planner) only(account string) error {
 	return nil
 }
 
-// Limited answers a PlanReview of somebody who may not see everything: what changes between those
-// that he may see, and what looks like a mistake in what he brings. Of clouds he is given nothing:
-// quotas, refusals and operations tell of the machines and policies of others, and what a selector
-// selects there.
+// Limited answers a PlanReview of a caller who may not see everything: the changes between
+// endpoints that the caller may see, and likely mistakes in the manifests. It shows nothing of
+// clouds, because quotas, refusals and operations reveal machines and policies of others, and what
+// a selector selects there.
 func Limited(ctx context.Context, before Before, view redact.View, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
 	in := &Inputs{Objects: *before.Computed.Objects}
 	notes := with.over.Notes

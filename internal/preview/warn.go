@@ -40,7 +40,7 @@ func (p *Planner) warnings(made plans) []Warning {
 		}
 	}
 	if len(made.failed) > 0 {
-		return out // who a policy selects may be unknown
+		return out // what a policy selects may be unknown
 	}
 	out = append(out, withDetails(p.In.Mistakes(), made.computed.selectingNobody(func(ref plan.PolicyRef) bool { return !narrow || p.In.given(ref) }))...)
 	return append(append(out, p.shadowed(made)...), p.cut(made)...)
@@ -74,8 +74,8 @@ func (p *Planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 	return out
 }
 
-// selectingNobody names the Antrea policies that apply to no VM and no Pod. Those of the other
-// kinds select Pods only.
+// selectingNobody names the Antrea policies that apply to no VM and no Pod. Policies of other kinds
+// select Pods only.
 func (v View) selectingNobody(asked func(plan.PolicyRef) bool) (out []string) {
 	members := map[string]int{}
 	for _, g := range v.AppliedToGroups {

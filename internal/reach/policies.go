@@ -212,7 +212,7 @@ func blocksOf(peer policy.ComputedPeer) addrset.Set {
 	return addrset.Union(sets...)
 }
 
-// setPorts finds who among the peers of an egress rule has the ports that it names.
+// setPorts finds the peers of an egress rule that have the ports that it names.
 func (r *rule) setPorts(groups map[string]*group) {
 	holders := map[flow.Service][]addrset.Set{}
 	for _, name := range r.peer().AddressGroups {

@@ -29,7 +29,7 @@ func Everybody() Party {
 	return Party{Chosen: func(*Endpoint) bool { return true }, Addresses: addrset.All()}
 }
 
-// Question asks who of From reaches whom of To, and how.
+// Question asks which endpoints of From reach which endpoints of To, and how.
 type Question struct {
 	From, To Party
 	// Services are what is asked about; none means all traffic.
@@ -66,8 +66,7 @@ type Decision struct {
 // Side is one end of Flows: endpoints, or addresses that no endpoint has.
 type Side struct {
 	Members []Member
-	// Addresses are ranges as rules have them. With Rest there are endpoints in them, who do not
-	// count.
+	// Addresses are ranges as rules have them. With Rest, endpoints within them do not count.
 	Addresses []netip.Prefix
 	Rest      bool
 }
@@ -291,8 +290,8 @@ func (w *World) between(c *collector, q *Question, f, t crowd) {
 	}
 }
 
-// end is one end of a box: who of a crowd has some of the addresses; for the outside the addresses
-// themselves.
+// end is one end of a box: the endpoints of a crowd that have some of the addresses; for the
+// outside the addresses themselves.
 type end struct {
 	who   []member
 	addrs addrset.Set
@@ -311,7 +310,7 @@ type member struct {
 // same reports whether two ends are the same.
 func (e *end) same(o *end) bool { return e.addrs.Equal(o.addrs) && slices.Equal(e.crowd, o.crowd) }
 
-// fill finds who is meant.
+// fill finds the endpoints.
 func (e *end) fill(c *crowd) {
 	for _, m := range c.members {
 		var some []netip.Addr

@@ -47,8 +47,8 @@ type Endpoint struct {
 	// besides, as an Endpoint of its own. Packets between such addresses go through the internet,
 	// where no one's groups are known.
 	Public bool
-	// Suspended says why policies are not enforced on it, in the words of anyone who asks; empty if
-	// they are.
+	// Suspended says why policies are not enforced on it, in the words of the caller; empty if they
+	// are.
 	Suspended string
 	// Openings are allowed before any rule where a policy applies: the failsafe flows of an
 	// account, or of the agent of a host. Endpoints of one account share them.
@@ -152,7 +152,7 @@ type kind struct {
 	// filter.
 	groups  *trace.Membership
 	grouped bool
-	// behind is who else decides.
+	// behind is the kind that also decides.
 	behind   *kind
 	services []flow.Service
 }
@@ -258,8 +258,8 @@ type Cause struct {
 	Isolated bool
 	// Openings is whose Openings allow it.
 	Openings Owner
-	// Groups tells that the machine's own security groups decide, and Unread that they, or who is
-	// in what they name, are not known.
+	// Groups says that the machine's own security groups decide. Unread says that these groups, or
+	// the members of groups that they reference, are unknown.
 	Groups bool
 	Unread bool
 }
@@ -332,8 +332,8 @@ func (w *World) decideOwn(k *kind, direction policy.Direction, s flow.Service, p
 	return halves
 }
 
-// natively replaces what is left to the endpoint itself. Who is no machine in a cloud lets it
-// through.
+// natively replaces what is left to the endpoint itself. An endpoint that is no machine in a cloud
+// lets it through.
 func natively(k *kind, direction policy.Direction, s flow.Service, h half, other *kind) []half {
 	become := func(o outcomes, peers addrset.Set, c Cause) half {
 		n := h

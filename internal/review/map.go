@@ -33,7 +33,7 @@ type MapQuestion struct {
 
 // Map tells which endpoint can reach which, by classes of machines that are alike: now, and if then
 // is not nil what changes. One machine of a class represents all, so that it costs what the classes
-// cost. Anyone who may not be seen is not on it.
+// cost. Endpoints that the caller may not see are not on it.
 func Map(now, then *explain.World, q MapQuestion) *v1alpha1.ReachMap {
 	if !q.Parties {
 		q.From, q.To = reach.Everybody(), reach.Everybody()
@@ -261,7 +261,7 @@ func ownPods(f reach.Flows) bool {
 	return len(f.To.Members) > 0 && !slices.ContainsFunc(f.To.Members, func(e reach.Member) bool { return e.Kind != policy.KindPod || e.Host != node })
 }
 
-// behind says who is behind a flow, and which policies.
+// behind says what decides a flow, and by which policies.
 func behind(w *explain.World, f reach.Flows) (by string, policies []v1alpha1.Policy) {
 	ruled, groups := false, false
 	for _, d := range []reach.Decision{f.Egress, f.Ingress} {

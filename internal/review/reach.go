@@ -31,7 +31,7 @@ func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachRevie
 	}
 	switch {
 	case spec.To == "":
-		return out, wrong("to", " is missing: want whom to reach, such as shop/db, shop/app=db, 10.0.0.0/8 or any")
+		return out, wrong("to", " is missing: want the destination, such as shop/db, shop/app=db, 10.0.0.0/8 or any")
 	case spec.Limit < 0 || spec.Limit > maxRows:
 		return out, wrong("limit", " %d: want the number of rows in a page, at most %d, or 0 for %d", spec.Limit, maxRows, defaultRows)
 	case spec.FirstRow < 0:

@@ -133,7 +133,7 @@ func (e *elsewhere) places(side reach.Side) []int {
 	return out
 }
 
-// endDecided is what ends decide, and who is behind it.
+// endDecided is what ends decide, and by which policies.
 func endDecided(w *explain.World, outcome string, ends ...reach.Decision) setmap.Decision {
 	d := setmap.Decision{Outcome: outcome}
 	for _, end := range ends {

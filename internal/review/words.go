@@ -53,7 +53,7 @@ func AddressesText(s v1alpha1.ReachSide, most int) string {
 	return forecast.End{Addresses: prefixes(s.Addresses), Rest: s.Rest}.Text(most)
 }
 
-// PeersText says in words who the peers of a rule are, and counts those beyond the most.
+// PeersText describes the peers of a rule, and counts the peers beyond most.
 func PeersText(r v1alpha1.EffectiveRule, most int) string {
 	var parts []string
 	if len(r.Names) > 0 {

@@ -1,7 +1,7 @@
 // Package seed gives random tests their seeds.
 //
 // A test draws the same worlds in every run, so that a red build is about the change that was made
-// and not about luck. Who searches for worse worlds sets NEPHELE_SEED to "fresh", or to the number
+// and not about luck. To search for worse worlds, set NEPHELE_SEED to "fresh", or to the number
 // that such a search has printed.
 //
 // It has no state; everything may be called at the same time.

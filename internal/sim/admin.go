@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
-// badRequest is an error of anyone who called an admin endpoint.
+// badRequest is an error of the caller of an admin endpoint.
 type badRequest struct{ error }
 
 func badf(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }

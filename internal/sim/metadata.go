@@ -11,7 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/imds"
 )
 
-// Metadata is the metadata service of an instance, for anyone who plays its host.
+// Metadata is the metadata service of an instance, for a test that plays its host.
 func (s *Server) Metadata(account, region, instance string) (http.Handler, error) {
 	r, err := s.world.Region(account, region)
 	if err != nil {
@@ -50,8 +50,8 @@ func (s *Server) MetadataCertificate() ([]byte, error) {
 	return signer.CertificatePEM(), nil
 }
 
-// AzureMetadata is the metadata service of a virtual machine of Azure, by its resource id, for
-// anyone who plays its host.
+// AzureMetadata is the metadata service of a virtual machine of Azure, by its resource id, for a
+// test that plays its host.
 func (s *Server) AzureMetadata(machine string) (http.Handler, error) {
 	id, ok := document.ParseID(machine)
 	if !ok {
@@ -70,8 +70,8 @@ func (s *Server) AzureMetadata(machine string) (http.Handler, error) {
 	}, s.Now), nil
 }
 
-// AzureMetadataAuthority is the certificate in PEM of who issues the certificate that attested
-// documents are signed by.
+// AzureMetadataAuthority is the certificate in PEM of the authority behind the signatures of
+// attested documents.
 func (s *Server) AzureMetadataAuthority() ([]byte, error) {
 	attester, err := s.attester()
 	if err != nil {

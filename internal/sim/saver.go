@@ -34,8 +34,8 @@ func newSaver(w *aws.World, path string) (*saver, error) {
 	return s, nil
 }
 
-// flush returns when every mutation that was made before the call is in the file. Anyone who comes
-// first writes for all that wait behind it.
+// flush returns when every mutation that was made before the call is in the file. The first caller
+// writes for all callers that wait behind it.
 func (s *saver) flush() error {
 	wanted := s.latest.Load()
 	s.writing.Lock()

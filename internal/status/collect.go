@@ -550,7 +550,7 @@ func (g *gathering) skip(what string, err error) {
 	}
 }
 
-// controller reads who works.
+// controller reads which controller works.
 func (g *gathering) controller(ctx context.Context) {
 	var held coordinationv1.Lease
 	c := &g.report.Controller

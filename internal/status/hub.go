@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// HubNamespace, HubName and HubKey are where several processes that are one hub tell who of them
+// HubNamespace, HubName and HubKey are where the processes of one hub publish which of them
 // answers: a ConfigMap, and the key in it of a HubProcesses as JSON.
 const (
 	HubNamespace = "kube-system"

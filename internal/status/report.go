@@ -28,7 +28,7 @@ type Report struct {
 	// At is when it was read.
 	At    metav1.Time `json:"at"`
 	State State       `json:"state"`
-	// Controller is who works on the cluster.
+	// Controller is the controller that works on the cluster.
 	Controller Controller `json:"controller"`
 	Accounts   []Account  `json:"accounts"`
 	Selectors  Selectors  `json:"selectors"`

@@ -20,7 +20,7 @@ var patterns = []*regexp.Regexp{
 	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`),
 	regexp.MustCompile(`(?i)\b(?:bearer|basic|aws4-hmac-sha256)\s+\S[^"\n]*`),
 	regexp.MustCompile(`(?i)\bx-(?:amz|goog)-(?:signature|credential|security-token)=[^&\s"]+`),
-	// The signatures of addresses that let in anyone who has them: SAS of Azure, and CloudFront's.
+	// The signatures of URLs that grant access to any holder: SAS of Azure, and CloudFront's.
 	regexp.MustCompile(`(?i)(?:[?&;]|%26|\\u0026|&amp;)(?:sig|signature)=[^&\s"\\]+`),
 }
 

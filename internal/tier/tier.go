@@ -16,8 +16,8 @@ import (
 // variable is the environment variable that make test-long sets.
 const variable = "NEPHELE_LONG"
 
-// Left begins the reason of every test that only make test-long runs. Who counts what was not
-// proven tells these tests from those that the machine cannot run.
+// Left begins the reason of every test that only make test-long runs. By it, a count of what was
+// not proven distinguishes these tests from tests that the machine cannot run.
 const Left = "left to make test-long: "
 
 // Long reports whether everything is to be proven.

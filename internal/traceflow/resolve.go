@@ -29,7 +29,7 @@ func (e *end) family(six bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// refusal is why a Traceflow cannot run, for who has made it.
+// refusal is why a Traceflow cannot run, for its author.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }

@@ -194,7 +194,7 @@ func (u *run) deleteAccount(ctx context.Context, a *cloudv1.CloudProviderAccount
 	return nil
 }
 
-// holder is who works on the cluster; empty if nobody does.
+// holder is the controller that works on the cluster; empty if none does.
 func (u *run) holder(ctx context.Context) (string, error) {
 	var l coordinationv1.Lease
 	if err := u.Client.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: leaseName}, &l); apierrors.IsNotFound(err) {
@@ -216,7 +216,7 @@ func (u *run) holder(ctx context.Context) (string, error) {
 	return *s.HolderIdentity, nil
 }
 
-// allInOne is who works on a cluster that is nothing but the data directory of "nephele up".
+// allInOne is the controller of a cluster that is only the data directory of "nephele up".
 const allInOne = "nephele up"
 
 // ErrAllInOne is how Run ends on such a cluster, after it has released the accounts: the rest goes

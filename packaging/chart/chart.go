@@ -201,9 +201,9 @@ func Switches() []Switch {
 	}
 }
 
-// Combinations calls each with every combination of the states of switches, and what it is called,
-// several at a time. Those that are apart are all in their first state, or all in their last. It
-// returns the first error.
+// Combinations calls each, several at a time, with every combination of the states of switches and
+// its name. Switches that are apart are all in their first state, or all in their last. It returns
+// the first error.
 func Combinations(switches []Switch, each func(name string, values map[string]any) error) error {
 	var together []Switch
 	apart := Switch{Name: "apart", States: []map[string]any{nil, {}}}

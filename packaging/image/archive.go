@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Archive packs files, by their names, into a tar.gz in the order of the names. Those in
-// executable may be executed.
+// Archive packs files, by their names, into a tar.gz in the order of the names. Files in executable
+// may be executed.
 func Archive(at time.Time, files map[string][]byte, executable ...string) ([]byte, error) {
 	var out bytes.Buffer
 	zipped := gzip.NewWriter(&out)

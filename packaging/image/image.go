@@ -130,7 +130,8 @@ func single(r Release, b Binary) (v1.Image, error) {
 }
 
 // authorities are those that Go programs trust where a machine has none of its own, as a PEM file.
-// Those of which only older certificates are to be trusted are left out: a file cannot say so.
+// An authority whose later certificates are not to be trusted is left out, because a file cannot
+// say so.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {

@@ -205,7 +205,7 @@ func (j *job) archives(ctx context.Context) error {
 	}
 	fmt.Printf("%d files below %s, with SHA256SUMS\n", len(files), j.out)
 	if j.key == nil {
-		fmt.Println("NOT SIGNED: nobody can tell who made this; give the key that signs it")
+		fmt.Println("NOT SIGNED: its origin cannot be verified; give the key that signs it")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ type Source struct {
 	Repository, Revision, Version string
 }
 
-// The addresses by which SLSA tells who builds, and how.
+// The addresses by which SLSA names the builder and the kind of build.
 const (
 	builder   = "/blob/main/Makefile#release"
 	buildType = "/blob/main/docs/releases.md#how-a-release-is-made"
@@ -30,7 +30,7 @@ type resource struct {
 
 // Provenance is a statement of in-toto with the provenance of SLSA (v1): which files, by their
 // SHA-256 in hexadecimal digits, were made of which commit. It names no time and no machine, so
-// that who builds the same commit says the same.
+// that every build of the same commit says the same.
 func Provenance(s Source, files map[string]string) ([]byte, error) {
 	type object = map[string]any
 	var subjects []resource

@@ -23,8 +23,8 @@ const (
 )
 
 // retired are the patterns of the list: of names that are split into words, as " most told ", of
-// whole names, and of prose in one line.
-type retired struct{ name, exact, prose *regexp.Regexp }
+// whole names, and of prose in one line; comment has what no comment may have.
+type retired struct{ name, exact, prose, comment *regexp.Regexp }
 
 var nameWord = regexp.MustCompile(`[A-Z]+(?:[a-z0-9]+|$)|[A-Z]+|[a-z0-9]+`)
 
@@ -45,7 +45,7 @@ func readRetired(t *testing.T) retired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names, exact, prose []string
+	var names, exact, prose, comments []string
 	for line := range strings.Lines(string(raw)) {
 		cells := strings.Split(line, "|")
 		if len(cells) != 5 || strings.HasPrefix(cells[1], "-") || strings.TrimSpace(cells[1]) == "Retired" {
@@ -62,20 +62,21 @@ func readRetired(t *testing.T) retired {
 				exact = append(exact, word)
 			case "prose":
 				prose = append(prose, word)
-			case "prose, begins a sentence":
-				prose = append(prose, `(?-i:`+strings.ToUpper(word[:1])+word[1:]+`)`)
+			case "comments, begins a sentence":
+				comments = append(comments, strings.ToUpper(word[:1])+word[1:])
 			default:
 				t.Fatalf("%s: %q is retired in %q, which the test does not know", retiredList, words, in)
 			}
 		}
 	}
-	if len(names) < 50 || len(prose) < 20 {
-		t.Fatalf("%s: %d names and %d phrases are read", retiredList, len(names), len(prose))
+	if len(names) < 50 || len(prose) < 15 || len(comments) < 2 {
+		t.Fatalf("%s: %d names, %d phrases and %d of comments are read", retiredList, len(names), len(prose), len(comments))
 	}
 	return retired{
-		name:  regexp.MustCompile(`(?:^| )(?:` + strings.Join(names, "|") + `) `),
-		exact: regexp.MustCompile(`^(?:` + strings.Join(exact, "|") + `)$`),
-		prose: regexp.MustCompile(`(?i)\b(?:` + strings.Join(prose, "|") + `)\b`),
+		name:    regexp.MustCompile(`(?:^| )(?:` + strings.Join(names, "|") + `) `),
+		exact:   regexp.MustCompile(`^(?:` + strings.Join(exact, "|") + `)$`),
+		prose:   regexp.MustCompile(`(?i)\b(?:` + strings.Join(prose, "|") + `)\b`),
+		comment: regexp.MustCompile(`\b(?:` + strings.Join(comments, "|") + `)\b`),
 	}
 }
 
@@ -122,8 +123,8 @@ func area(path string) string {
 	return strings.Join(parts[:min(2, len(parts)-1)], "/")
 }
 
-// TestRetiredWords: no folder has more words of the list of retired words than it is allowed, and
-// allowances only go down. After words were replaced,
+// TestRetiredWords: no comment begins a sentence with a word that is retired there, no folder has
+// more words of the list of retired words than it is allowed, and allowances only go down. After words were replaced,
 //
 //	go test ./test/house -run TestRetiredWords -lower
 //
@@ -150,6 +151,11 @@ func TestRetiredWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		note(s.path, r.find(f))
+		for _, c := range f.Comments {
+			if word := r.comment.FindString(c.Text()); word != "" {
+				t.Errorf("%s: a comment begins a sentence with %q: %s says what to write in its place", fset.Position(c.Pos()), word, retiredList)
+			}
+		}
 	}
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {

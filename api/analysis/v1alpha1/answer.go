@@ -23,10 +23,11 @@ type End struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Node is the Node in whose network a Pod is, and whose policies hold for it.
 	Node string `json:"node,omitempty"`
-	// Enforcer is the key of who enforces policies there: the name of a Node, NAMESPACE/NAME of an
-	// ExternalNode, or cloud/NAMESPACE/NAME of an account. Without it nobody does.
+	// Enforcer is the key of the enforcer there: the name of a Node, NAMESPACE/NAME of an
+	// ExternalNode, or cloud/NAMESPACE/NAME of an account. Empty: no enforcer.
 	Enforcer string `json:"enforcer,omitempty"`
-	// Agent is who enforces policies on the host, if an agent does: Nephele, Antrea or Unknown.
+	// Agent is the kind of agent that enforces policies on the host, if one does: Nephele, Antrea
+	// or Unknown.
 	Agent string `json:"agent,omitempty"`
 	// VM is which machine of a cloud it is.
 	VM *VM `json:"vm,omitempty"`
@@ -46,7 +47,7 @@ type VM struct {
 type Flow struct {
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Backend is who the Service chose, and At the same as an end.
+	// Backend is the endpoint that the Service chose, and At the same as an end.
 	Backend   *Backend  `json:"backend,omitempty"`
 	At        *End      `json:"at,omitempty"`
 	Verdict   string    `json:"verdict"`
@@ -82,12 +83,12 @@ type Balanced struct {
 	// Balancer is its name, Kind what it is.
 	Balancer string `json:"balancer"`
 	Kind     string `json:"kind"`
-	// Unknown are the target groups of which it is not known who is in them, with the reason.
+	// Unknown are the target groups whose targets are unknown, with the reason.
 	Unknown []string         `json:"unknown,omitempty"`
 	Targets []BalancedTarget `json:"targets,omitempty"`
 }
 
-// BalancedTarget is one of those whom the balancer may choose.
+// BalancedTarget is a target that the balancer may choose.
 type BalancedTarget struct {
 	// Group is the name of the target group.
 	Group string `json:"group"`
@@ -127,7 +128,7 @@ type Point struct {
 	At string `json:"at"`
 	// Stage is egress, service, translation or ingress.
 	Stage string `json:"stage"`
-	// Enforcer is the key of who enforces there, By what kind it is: SecurityGroups, HostAgent,
+	// Enforcer is the key of the enforcer there, and By its kind: SecurityGroups, HostAgent,
 	// NodeAgent or EveryNode.
 	Enforcer string `json:"enforcer,omitempty"`
 	By       string `json:"by,omitempty"`
@@ -135,8 +136,7 @@ type Point struct {
 	// or Nobody; Why what is known of the reason.
 	State string `json:"state,omitempty"`
 	Why   string `json:"why,omitempty"`
-	// Lost is what does not get further: Source, if rules for who really sends may not match any
-	// more.
+	// Lost is what does not get further: Source, if rules for the real sender may no longer match.
 	Lost string `json:"lost,omitempty"`
 	// Otherwise is what the next end decides if that is lost, where that differs.
 	Otherwise string `json:"otherwise,omitempty"`
@@ -149,7 +149,7 @@ type Service struct {
 	Backends  []Backend `json:"backends,omitempty"`
 }
 
-// Backend is one of those whom a Service may hand the packet to.
+// Backend is an endpoint that a Service may choose.
 type Backend struct {
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
@@ -163,7 +163,8 @@ type Decision struct {
 	// Outcome is what happens there today, as far as that is known: Allow, Drop, Reject or Unknown;
 	// Native if the groups of a VM decide, and were not read.
 	Outcome string `json:"outcome"`
-	// NotEnforced is the mode because of which the policies do not decide, and who says so.
+	// NotEnforced is the mode because of which the policies do not decide, and the object that sets
+	// it.
 	NotEnforced string `json:"notEnforced,omitempty"`
 	// Policies are those that decide, or would, and are not enforced as they stand.
 	Policies []PolicyState `json:"policies,omitempty"`
@@ -184,8 +185,8 @@ type Decision struct {
 	HostFailsafe string `json:"hostFailsafe,omitempty"`
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *Rule `json:"decidedBy,omitempty"`
-	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who
-	// sends it), "ownNode" (it comes to a Pod from its own Node), "machine" (it does not leave the
+	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to its own
+	// sender), "ownNode" (it comes to a Pod from its own Node), "machine" (it does not leave the
 	// machine), "nobody" (a load balancer has a target that is not there) or "hidden" (the caller
 	// may not see what decides, and it counts as open).
 	Default string `json:"default,omitempty"`

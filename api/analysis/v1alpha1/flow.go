@@ -52,7 +52,7 @@ type FlowAnswer struct {
 	ICMPCode  *int32 `json:"icmpCode,omitempty"`
 	IGMPType  *int32 `json:"igmpType,omitempty"`
 	IGMPGroup string `json:"igmpGroup,omitempty"`
-	// Service is the one that the destination is an address of, with whom it may choose.
+	// Service is the Service of the destination address, with the endpoints that it may choose.
 	Service *Service `json:"service,omitempty"`
 	// Verdict is what the sender sees, today where that is known: Allow, Drop, Reject, NoRoute,
 	// Native or Unknown; Mixed if it depends on which addresses the ends use.

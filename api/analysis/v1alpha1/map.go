@@ -1,7 +1,7 @@
 package v1alpha1
 
-// ReachMap is who can reach whom among classes of machines that are alike: in Namespace, network,
-// policies and reach. Whoever the caller may not see is not on it.
+// ReachMap says which classes of machines can reach which. The machines of a class have the same
+// Namespace, network, policies and reach. Machines that the caller may not see are not on it.
 type ReachMap struct {
 	Nodes []MapNode `json:"nodes"`
 	Edges []MapEdge `json:"edges"`
@@ -47,7 +47,8 @@ type MapNode struct {
 	Network   string `json:"network,omitempty"`
 	// Cluster is the member of the set that has it, on a map of the set.
 	Cluster string `json:"cluster,omitempty"`
-	// NotEnforced is the mode because of which policies do not decide there, and who says so.
+	// NotEnforced is the mode because of which policies do not decide there, and the object that
+	// sets it.
 	NotEnforced string `json:"notEnforced,omitempty"`
 	// Isolated tells in which directions policies decide everything: In, Out.
 	Isolated []string `json:"isolated,omitempty"`
@@ -68,7 +69,7 @@ const (
 	ChangeCloses = "Closes"
 )
 
-// Who is behind a MapEdge.
+// What decides a MapEdge.
 const (
 	ByPolicies = "Policies"
 	// ByGroups: the machines' own security groups, at one end at least.

@@ -14,9 +14,9 @@ type ReachReview struct {
 
 // ReachReviewSpec is the question. Its texts are as people write them: see "nephele reach --help".
 type ReachReviewSpec struct {
-	// From and To are whom it is about: NAMESPACE/NAME, NAMESPACE/* or */* for all,
-	// NAMESPACE/SELECTOR for those with labels (shop/app=db), node/NAME, cloud/NAME, an address, a
-	// range, or "any", which an empty From means as well.
+	// From and To are the endpoints: NAMESPACE/NAME, NAMESPACE/* or */* for all, NAMESPACE/SELECTOR
+	// for those with labels (shop/app=db), node/NAME, cloud/NAME, an address, a range, or "any",
+	// which an empty From means as well.
 	From string `json:"from,omitempty"`
 	To   string `json:"to"`
 	// Protocol is TCP, UDP, SCTP, ICMP, ICMPv6 or a number; empty means all, with a port TCP.
@@ -77,8 +77,8 @@ type ReachMatrix struct {
 	TotalColumns int32 `json:"totalColumns"`
 }
 
-// MatrixGroup is a group of endpoints: "outside" is who is not known, "(not visible)" who may not
-// be seen, "(none)" and "(without)" who lacks what is grouped by.
+// MatrixGroup is a group of endpoints: "outside" has the unknown ones, "(not visible)" those that
+// the caller may not see, "(none)" and "(without)" those that lack what is grouped by.
 type MatrixGroup struct {
 	Name string `json:"name"`
 	// Count is how many endpoints are in it, 0 for addresses.

@@ -14,8 +14,8 @@ type EffectiveRules struct {
 
 // EffectiveRulesSpec is the question.
 type EffectiveRulesSpec struct {
-	// Of is who the rules hold for, as in a ReachReview. Without it the answer is Rules, about all
-	// rules.
+	// Of are the endpoints that the rules apply to, as in a ReachReview. Without it the answer is
+	// Rules, about all rules.
 	Of string `json:"of,omitempty"`
 	// Unused leaves in Rules only the rules that decide nothing. With Since it also leaves those
 	// that have decided nothing.
@@ -55,7 +55,8 @@ type EffectiveEndpoint struct {
 
 // EffectiveDirection is what holds in one direction.
 type EffectiveDirection struct {
-	// NotEnforced is the mode because of which the policies do not decide, and who says so.
+	// NotEnforced is the mode because of which the policies do not decide, and the object that sets
+	// it.
 	NotEnforced string `json:"notEnforced,omitempty"`
 	// Failsafe is the account, and HostFailsafe the host, whose failsafe flows are allowed before
 	// any rule.

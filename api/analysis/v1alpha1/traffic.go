@@ -44,7 +44,8 @@ type TrafficReportSpec struct {
 // TrafficLosses count what is missing from reports.
 type TrafficLosses struct {
 	// Overruns is how often the kernel dropped events of connections because too many came at once.
-	// It does not tell how many. Those that go on are found in its table of connections and told.
+	// It does not tell how many. The enforcer finds connections that continue in its table of
+	// connections, and reports them.
 	Overruns int64 `json:"overruns,omitempty"`
 	// Ends are connections that had ended by then: how much they carried is not told.
 	Ends int64 `json:"ends,omitempty"`
@@ -212,8 +213,8 @@ type SeenFlow struct {
 // FlowEnd is one end of a flow, as it was when the flow was seen.
 type FlowEnd struct {
 	Address string `json:"address"`
-	// Kind is Pod, ExternalEntity, Node or Service; empty if nobody was known to have the address,
-	// or if the caller may not see who.
+	// Kind is Pod, ExternalEntity, Node or Service; empty if the holder of the address was unknown,
+	// or if the caller may not see it.
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`

@@ -57,7 +57,7 @@ type ExternalEntitySpec struct {
 	// +listType=atomic
 	// +optional
 	Ports []NamedPort `json:"ports,omitempty"`
-	// ExternalNode is the key of who enforces policies on the entity; empty if nobody does.
+	// ExternalNode is the key of the enforcer of policies on the entity; empty if there is none.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	ExternalNode string `json:"externalNode,omitempty"`

@@ -36,8 +36,8 @@ type NetworkPolicyConditionType string
 const (
 	NetworkPolicyConditionRealizable         NetworkPolicyConditionType = "Realizable"
 	NetworkPolicyConditionRealizationFailure NetworkPolicyConditionType = "RealizationFailure"
-	// NetworkPolicyConditionReceived is False while those who enforce hear nothing of who computes
-	// the policy; there is none otherwise.
+	// NetworkPolicyConditionReceived is False while enforcers receive nothing from the server that
+	// computes the policy; else it is absent.
 	NetworkPolicyConditionReceived NetworkPolicyConditionType = "Received"
 
 	// NetworkPolicyConditionConfirmed is False while an enforcer that has realized the policy is

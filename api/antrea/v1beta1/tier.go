@@ -16,8 +16,8 @@ const (
 	DefaultTier = TierApplication
 )
 
-// TiersWithGrant are the tiers that come before those of the teams. Where Nephele makes them, who
-// writes a policy into one needs the verb "use" on it.
+// TiersWithGrant are the tiers that come before those of the teams. If Nephele creates them, the
+// author of a policy in one needs the verb "use" on it.
 func TiersWithGrant() []string { return []string{TierEmergency, TierSecurityOps, TierNetworkOps} }
 
 // Priorities of the tiers that always exist.

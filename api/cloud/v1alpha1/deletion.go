@@ -10,8 +10,8 @@ const (
 	// while virtual machines are guarded through them, but for those with the annotation
 	// AnnotationAllowDeletion.
 	DeletionProtect DeletionPolicy = "Protect"
-	// DeletionRelease: whoever deletes one of them gives the virtual machines their former security
-	// groups back.
+	// DeletionRelease: deleting one of them gives the virtual machines their former security groups
+	// back.
 	DeletionRelease DeletionPolicy = "Release"
 )
 

@@ -15,9 +15,8 @@ type NamespaceGrant struct {
 	// +listType=set
 	// +optional
 	Names []string `json:"names,omitempty"`
-	// Selector selects namespaces by their labels; an empty one selects all. Whoever may label a
-	// namespace can put it among those that are selected, so ask for a label that only the right
-	// people may set.
+	// Selector selects namespaces by their labels; an empty one selects all. A user who may label a
+	// namespace can put it among the selected ones, so use a label that only trusted users may set.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
@@ -30,8 +29,8 @@ type UserTags string
 const (
 	// UserTagsSeparate, the default, makes labels of their own, with the prefix LabelUserTagPrefix.
 	UserTagsSeparate UserTags = "Separate"
-	// UserTagsMerge puts them among the tags of the cloud, over which they take precedence. Whoever
-	// may write a VirtualMachine then decides what the labels of tags say.
+	// UserTagsMerge puts them among the tags of the cloud, over which they take precedence. A user
+	// who may write a VirtualMachine then decides what the labels of tags say.
 	UserTagsMerge UserTags = "Merge"
 )
 
@@ -65,7 +64,7 @@ const (
 const ConditionHeeded = "Heeded"
 
 // ConditionAuthorsChecked (account) is False while the cluster lacks the policies that check the
-// rights of those who write accounts, selectors and the like; else it is absent.
+// rights of authors of accounts, selectors and the like; else it is absent.
 const ConditionAuthorsChecked = "AuthorsChecked"
 
 // Reasons of conditions about grants.

@@ -24,7 +24,7 @@ const (
 
 // AnnotationBreakGlass on a VirtualMachine, or on a CloudEntitySelector for all that it selects,
 // releases at once and whatever the mode is, if its namespace has a say in that: the account's own
-// and its ReleaseNamespaces. Its value is the reason, for those who read the status. Removing it
+// and its ReleaseNamespaces. Its value is the reason, for readers of the status. Removing it
 // enforces again, and so does the time of AnnotationBreakGlassUntil.
 const AnnotationBreakGlass = "nephele.io/break-glass"
 

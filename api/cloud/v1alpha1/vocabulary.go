@@ -220,7 +220,7 @@ const (
 	ReasonClaimedElsewhere = "ClaimedElsewhere"
 	// ReasonSubnetDenies: the filter of the subnet denies it.
 	ReasonSubnetDenies = "SubnetDenies"
-	// ReasonDeletedByOwner: whoever may change the account has deleted it.
+	// ReasonDeletedByOwner: a user who may change the account has deleted it.
 	ReasonDeletedByOwner = "DeletedByOwner"
 	// ReasonRepaired: it was put right again.
 	ReasonRepaired = "Repaired"

@@ -40,9 +40,9 @@ type RevisedObject struct {
 	UID types.UID `json:"uid"`
 }
 
-// RevisionAuthor is who made a change, as far as it is known.
+// RevisionAuthor is the author of a change, as far as it is known.
 type RevisionAuthor struct {
-	// User is whom the API server has authenticated. It is empty if the change was not seen at
+	// User is the user that the API server authenticated. It is empty if the change was not seen at
 	// admission.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -71,7 +71,7 @@ type RevisionSpec struct {
 	Merged int64 `json:"merged,omitempty"`
 	// Time is when the change was seen.
 	Time metav1.Time `json:"time"`
-	// Author is who made it.
+	// Author is the author of the change.
 	// +optional
 	Author RevisionAuthor `json:"author,omitempty"`
 	// Hash is that of what counts in the content: the spec, and annotations of nephele.io.

@@ -109,7 +109,7 @@ const (
 	SeenEgress Seen = "Egress"
 )
 
-// SeenAs says as what the Pods of a cluster are seen by those whom they send to.
+// SeenAs says by which addresses receivers see the Pods of a cluster.
 // +kubebuilder:validation:XValidation:rule="(self.as == 'Egress') == (has(self.addresses) && size(self.addresses) > 0)",message="addresses are those of Egress, and of nothing else"
 type SeenAs struct {
 	// To is where they send to, as a CIDR. Of several the longest counts.
@@ -262,8 +262,8 @@ type KubernetesPolicy struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Cluster is a member of the set, in its hub. Its labels are what policies select it by. Whoever
-// joins by a token of it is this member; when it is deleted, the member's certificates end.
+// Cluster is a member of the set, in its hub. Its labels are what policies select it by. A cluster
+// that joins by a token of it is this member; when it is deleted, the member's certificates end.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster

@@ -102,8 +102,8 @@ type MembershipSpec struct {
 	// Accept bounds what the hub may do here.
 	// +optional
 	Accept Acceptance `json:"accept,omitempty"`
-	// StaleAfter is how long who is in peers of other clusters counts in rules that allow while the
-	// hub is not heard of; absent: without end. In other rules it always counts.
+	// StaleAfter is how long workloads of other clusters count in peers of rules that allow while
+	// the hub is silent; absent: forever. In other rules they always count.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="want 1m or more"
 	// +optional
 	StaleAfter *metav1.Duration `json:"staleAfter,omitempty"`
@@ -123,7 +123,7 @@ type MembershipStatus struct {
 	// LastHeard is about when something came from the hub last.
 	// +optional
 	LastHeard *metav1.Time `json:"lastHeard,omitempty"`
-	// Expired says that who is in peers of other clusters does not count in rules that allow,
+	// Expired says that workloads of other clusters in peers do not count in rules that allow,
 	// because of staleAfter.
 	// +optional
 	Expired bool `json:"expired,omitempty"`
@@ -161,9 +161,9 @@ type Membership struct {
 	Status MembershipStatus `json:"status,omitempty"`
 }
 
-// RemoteGroup is who of other clusters is in a peer of a policy, as the member has it from its hub:
-// so that one that begins anew without its hub still knows. Nobody else writes it, and nobody is
-// to.
+// RemoteGroup holds the workloads of other clusters in a peer of a policy, as the member received
+// them from its hub, so that a member that restarts without its hub still has them. Only the member
+// may write it.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:printcolumn:name="Members",type=integer,JSONPath=`.members`

@@ -19,7 +19,7 @@ const (
 	SupportBundleCollected SupportBundleStatus = "Collected"
 )
 
-// SupportBundle is what a controller collects for somebody who helps. Its creation starts that; the
+// SupportBundle is what a controller collects for support. Creating it starts the collection; the
 // subresource download is the bundle itself, a tar.gz.
 // +kubebuilder:object:root=true
 type SupportBundle struct {

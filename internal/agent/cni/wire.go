@@ -65,7 +65,7 @@ func (w *Wanted) Check() error {
 		return fmt.Errorf("the plugin speaks version %d of the protocol, and the agent version %d: one of the two was not replaced when the other was; the agent replaces the plugin within seconds", w.Protocol, Protocol)
 	}
 	if len(w.Addresses) > 0 {
-		return errors.New("addresses are given by the agent, and not by who asks for them")
+		return errors.New("the agent assigns addresses; a request must not name any")
 	}
 	if err := w.CheckIdentity(); err != nil {
 		return err

@@ -484,7 +484,7 @@ func (m *Manager) keep(ctx context.Context, a netip.Addr, w wish, list []any) er
 		defer cancel()
 		l, err := m.Leases.Get(ctx, LeaseOf(a))
 		if err != nil {
-			return fmt.Errorf("who has the address %s is not known: %w", a, err)
+			return fmt.Errorf("the holder of the address %s is unknown: %w", a, err)
 		}
 		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != m.Node {
 			delete(m.election.taken, a)

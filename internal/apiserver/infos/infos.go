@@ -213,8 +213,8 @@ func List(ctx context.Context, c client.Reader) (Owners, error) {
 
 // InfoName is how the info of a host is called: as the host, if nothing else is called so, or was
 // when the host came. Else it is called NAMESPACE.NAME, and stays so. No two hosts ever share one.
-// there tells which infos there are, and ref of whom one is; it is empty if there is none. The name
-// is empty if a Node or host is called NAMESPACE.NAME.
+// Function there says which infos exist, and ref returns the owner of one, empty if there is none.
+// The name is empty if a Node or host is called NAMESPACE.NAME.
 func (b Owners) InfoName(h credential.Host, there func(string) bool, ref func(string) v1beta1.ObjectReference) string {
 	own := h.InfoName()
 	switch {

@@ -130,7 +130,7 @@ func (r *Registration) mutating(h webhook.Hook, bundle []byte) admissionregistra
 func (r *Registration) validating(h webhook.Hook, bundle []byte) admissionregistrationv1.ValidatingWebhook {
 	fail, equivalent := admissionregistrationv1.Fail, admissionregistrationv1.Equivalent
 	none, timeout, scope := admissionregistrationv1.SideEffectClassNone, int32(webhook.Timeout/time.Second), h.Scope
-	if h.Witness { // that somebody may delete does not wait for who writes it down
+	if h.Witness { // a deletion must not wait for its witness
 		fail, timeout = admissionregistrationv1.Ignore, 2
 	}
 	return admissionregistrationv1.ValidatingWebhook{

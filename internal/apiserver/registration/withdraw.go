@@ -22,7 +22,7 @@ const dialLimit = 2 * time.Second
 
 // Withdraw deletes what a Registration with Local has left whose server does not run any more.
 // Otherwise kube-apiserver would go on asking that server whenever somebody writes a policy, and
-// refuse. It is for those who do not serve the API themselves.
+// refuse. It is for processes that do not serve the API themselves.
 func Withdraw(ctx context.Context, c client.Client) error {
 	ours := client.MatchingLabels{ManagedBy: Nephele}
 	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
@@ -30,7 +30,7 @@ func Withdraw(ctx context.Context, c client.Client) error {
 	var apis apiregistrationv1.APIServiceList
 	for _, list := range []client.ObjectList{&mutating, &validating, &apis} {
 		if err := c.List(ctx, list, ours); apierrors.IsForbidden(err) {
-			return nil // who may not even see them, as in a cluster, has not left any
+			return nil // a process that may not even see them, as in a cluster, has not left any
 		} else if err != nil {
 			return fmt.Errorf("look for registrations of a former server: %w", err)
 		}

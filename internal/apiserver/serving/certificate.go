@@ -96,7 +96,7 @@ func Mounted(dir, name string, clk clock.WithTicker) (*Certificate, error) {
 	return c, nil
 }
 
-// verifyMounted says whether those who know the bundle will believe the certificate.
+// verifyMounted says whether clients that have the bundle will trust the certificate.
 func verifyMounted(file string, bundle []byte, name string, now time.Time) error {
 	chain, err := cert.CertsFromFile(file)
 	if err != nil {
@@ -111,7 +111,7 @@ func verifyMounted(file string, bundle []byte, name string, now time.Time) error
 	}
 	options := x509.VerifyOptions{Roots: roots, Intermediates: intermediates, DNSName: name, CurrentTime: now}
 	if _, err := chain[0].Verify(options); err != nil {
-		return fmt.Errorf("%s is not believed by those who know %s: %w", file, mountedCA, err)
+		return fmt.Errorf("%s is not trusted by clients that have %s: %w", file, mountedCA, err)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (c *Certificate) Clock() clock.WithTicker { return c.clock }
 // Pair is what a server of k8s.io/apiserver is given: it shows the certificate as it is now.
 func (c *Certificate) Pair() *dynamiccertificates.DynamicCertKeyPairContent { return c.pair }
 
-// CABundle is the certificate of the authority in PEM, for those who verify the server.
+// CABundle is the certificate of the authority in PEM, for clients that verify the server.
 func (c *Certificate) CABundle() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

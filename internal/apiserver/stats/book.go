@@ -17,8 +17,8 @@ import (
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 )
 
-// maxRules is how many rules of one policy are counted apart: more than a policy can have. Those
-// that it has no longer give way.
+// maxRules is how many rules of one policy are counted apart: more than a policy can have. Rules
+// that the policy no longer has are dropped first.
 const maxRules = 1024
 
 // maxStated is how much all Nodes together may have said last about multicast and latency: Pods of

@@ -10,5 +10,5 @@
 //
 // Everything is in memory and begins anew with the process. It does no I/O; the clock is given.
 //
-// A Book is safe for concurrent use. What it hands out is the caller's own.
+// A Book is safe for concurrent use. What it returns belongs to the caller.
 package stats

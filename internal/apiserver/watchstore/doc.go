@@ -3,11 +3,11 @@
 // is what the aggregated API serves, and what enforcers in the same process read.
 //
 // A watch is for one kind and one enforcer key; the empty key stands for everything. It delivers
-// every object the key is concerned with as ADDED, then exactly one BOOKMARK, then what changes.
-// Policies are always whole; a changed group comes as the patch kind of its group, naming the
-// members that came and went. An object that begins to concern the key is ADDED, one that ceases to
-// is DELETED. An applied-to group shows each key its own members only; an address group shows
-// everybody all of them. A receiver that follows the stream always holds what List returns.
+// every object that concerns the key as ADDED, then exactly one BOOKMARK, then changes. Policies
+// are always whole; a changed group comes as the patch kind of its group, naming the members that
+// came and went. An object that begins to concern the key is ADDED, one that ceases to is DELETED.
+// A key sees only its own members of an applied-to group, and all members of an address group. A
+// receiver that follows the stream always holds what List returns.
 //
 // Before the first Publish the store is closed: List fails, and a watch delivers nothing, not even
 // its bookmark. So an enforcer never takes a controller that has just started for one that has no
@@ -22,12 +22,12 @@
 // more than Options.MaxPending objects is cut off and must watch anew. No receiver ever delays
 // another one, or the writer. There are no goroutines.
 //
-// What the store holds of a group are the members as their maker has them. An event carries what
-// its object is made from: the object is made when its receiver asks for it, in the receiver's
-// scratch (View) or for good (Object). Policies and address groups are encoded once for all
-// receivers, and made once for all if more than few keys are concerned. Watches that begin with the
-// same list of them share a run, whose events are given to all of them. Of an applied-to group each
-// receiver gets its own.
+// The store holds the members of a group in the engine's form. An event carries what its object is
+// made from: the object is made when its receiver asks for it, in the receiver's scratch space
+// (View) or to keep (Object). Policies and address groups are encoded once for all receivers, and
+// made once for all if more than few keys are concerned. Watches that begin with the same list of
+// them share a run, whose events are given to all of them. Of an applied-to group each receiver
+// gets its own.
 //
 // Store is safe for concurrent use. A Watcher has one receiver; Stop may be called from anywhere.
 // Objects that the store hands out are shared and must not be modified.

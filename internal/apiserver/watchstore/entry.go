@@ -62,8 +62,8 @@ func uidOf(name string, other *types.UID) types.UID {
 func formatRevision(r uint64) string { return strconv.FormatUint(2*r, 10) }
 
 // Position is the resource version of everything there is at a revision; a BOOKMARK carries it. It
-// differs from that of every object: one who has received an object has not therefore received all
-// that changed before it.
+// differs from that of every object: a receiver of an object has not therefore received all that
+// changed before it.
 func Position(revision uint64) string { return strconv.FormatUint(2*revision+1, 10) }
 
 // versions puts revisions into words, the same one once: whatever came in one publication has it.

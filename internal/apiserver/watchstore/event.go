@@ -25,7 +25,7 @@ type Event struct {
 // source is what objects of events are made from.
 type source interface {
 	nameOf() string
-	// object makes the object, for all who share it if it is shared.
+	// object makes the object, for all receivers that share it if it is shared.
 	object() runtime.Object
 	// view is object, which may be in the scratch: then own is true.
 	view(*Scratch) (object runtime.Object, own bool)
@@ -234,7 +234,7 @@ func (r *rendering) event(t watch.EventType) Event {
 }
 
 // tombstone is an object that is gone, or does not concern a receiver any more: what it is called,
-// of a policy also what it was computed from. It is made for each who asks.
+// of a policy also what it was computed from. It is made for each receiver.
 type tombstone struct {
 	frames Frames
 	header
@@ -277,7 +277,7 @@ func (t *tombstone) identityIn(room *PolicyRoom) runtime.Object {
 	return p
 }
 
-// bookmark is what a BOOKMARK carries: an object without name, made for each who asks.
+// bookmark is what a BOOKMARK carries: an object without name, made for each receiver.
 type bookmark struct {
 	resource Resource
 	revision uint64

@@ -211,8 +211,8 @@ func (p *publication) tell(t *objects, tr transition) {
 	})
 }
 
-// tellAll passes a transition to those who watch with a key, which the object concerned before
-// (had) or concerns now (has).
+// tellAll passes a transition to the watchers with a key, which the object concerned before (had)
+// or concerns now (has).
 func (p *publication) tellAll(watchers []*Watcher, key string, tr *transition, had, has bool) {
 	if len(watchers) == 0 {
 		return

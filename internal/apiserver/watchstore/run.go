@@ -35,8 +35,8 @@ func newRun(objects int) *run {
 	return &run{pieces: make([]atomic.Pointer[piece], (objects+pieceLength-1)/pieceLength)}
 }
 
-// takeRun returns some of the next events of what the watch begins with, at most that many, if they
-// are the same for all who begin with it.
+// takeRun returns at most that many of the next events of the watch's initial list, if all watches
+// with that list get the same events.
 func (w *Watcher) takeRun(most int) []Event {
 	if w.at == len(w.first) {
 		return nil

@@ -117,8 +117,8 @@ func New(o Options) *Store {
 	return s
 }
 
-// Publish applies the changes as one step and tells everybody who watches. The first call opens the
-// store; it must bring everything that is known, also if that is nothing. It does not block on any
+// Publish applies the changes as one step and passes them to all watchers. The first call opens the
+// store; it must bring everything that is known, even if that is nothing. It does not block on any
 // receiver. It returns how many watches it told something, once for each object; what a watch
 // begins with does not count.
 func (s *Store) Publish(c Changes) (told int) {
@@ -413,7 +413,7 @@ func (s *Store) newRendering(e *entry) *rendering {
 	return r
 }
 
-// renderPatch returns a patch as all receivers get it who are due the same.
+// renderPatch returns a patch in the form shared by all receivers that get the same one.
 func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
 	if r := p.shared.Load(); r != nil {
 		return r
@@ -424,9 +424,9 @@ func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
 	return r
 }
 
-// sharedPerUnread bounds what is kept as receivers get it: by so many objects for each that
-// somebody has to read yet who has begun. The bound matters if one of them reads slowly while much
-// changes.
+// sharedPerUnread bounds what is kept as receivers get it: so many objects for each object that a
+// watcher has yet to read of its initial list. The bound matters if one of them reads slowly while
+// much changes.
 const sharedPerUnread = 8
 
 // trimRendered gives up what was rendered, unless there are watches that are still to receive most

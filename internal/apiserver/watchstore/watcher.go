@@ -16,8 +16,8 @@ var (
 // Watcher is one watch. Take, Next and TryNext are for one receiver at a time; Stop is for
 // everybody.
 //
-// Unless said otherwise, its fields are guarded by the lock of the store: those who change it hold
-// that for writing, the one receiver for reading.
+// Unless said otherwise, its fields are guarded by the lock of the store: a writer holds that lock
+// for writing, the one receiver for reading.
 type Watcher struct {
 	// What every event needs comes first and side by side: the publisher and the receiver, on
 	// processors of their own, take turns at it.

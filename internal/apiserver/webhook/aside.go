@@ -13,8 +13,8 @@ import (
 )
 
 // asides are what looks like a mistake in a policy that is accepted: it may well come before what
-// it names. What cannot be looked up is not told, and to those who may be anybody nothing of what
-// there is.
+// it names. What cannot be looked up is not mentioned, and unauthenticated callers learn nothing
+// about existing objects.
 func asides(ctx context.Context, s State, p *policy.Policy) []string {
 	found := append(admission.HostBits(p), admission.NeverMatches(p)...)
 	found = append(append(append(found, admission.OpensManagement(p)...), admission.OpensToInternet(p)...), admission.OneFamily(p)...)

@@ -1,5 +1,5 @@
 // Package webhook answers the admission requests of the API server about policies, tiers and
-// groups: it fills in what is left out, and refuses what is wrong.
+// groups: it fills in defaults, and refuses invalid objects.
 //
 // It owns the paths, the names under which they are registered, and the wire (AdmissionReview v1
 // and v1beta1); the rules are those of package admission. Hooks lists what is to be registered,

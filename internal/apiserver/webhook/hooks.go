@@ -25,7 +25,8 @@ type Hook struct {
 	Group, Version, Resource string
 	Scope                    admissionregistrationv1.ScopeType
 	Operations               []admissionregistrationv1.OperationType
-	// Witness hooks refuse nothing, and nothing waits for their answer: they only tell who it was.
+	// Witness hooks refuse nothing, and nothing waits for their answer: they only report the
+	// author.
 	Witness bool
 
 	decide func(context.Context, *states, *question) answer
@@ -74,7 +75,7 @@ func Hooks() []Hook {
 }
 
 // WitnessHooks are asked, besides Hooks, of what is deleted, and of changes that no other hook is
-// asked about, so that the history knows who it was. They are for a server that is certain to be
+// asked about, so that the history knows the author. They are for a server that is certain to be
 // asked by kube-apiserver alone.
 func WitnessHooks() []Hook {
 	var out []Hook
@@ -110,8 +111,8 @@ func Paths() []string {
 // Handlers returns what serves each path. Cached is asked first; Live, which reads from the API
 // itself, before a refusal that depends on other objects.
 //
-// All together take a bounded amount of memory, whoever asks: a question that is too large is
-// refused with 413, one too many with 429 and the wish to ask again.
+// All together take a bounded amount of memory, for any number of callers: a question that is too
+// large is refused with 413, one too many with 429 and the wish to ask again.
 func Handlers(cached, live State) map[string]http.Handler { return Witnessed(cached, live, nil) }
 
 // Witnessed returns Handlers that tell a witness of what they let pass; nil if there is none.

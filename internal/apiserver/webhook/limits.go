@@ -15,8 +15,9 @@ import (
 // Timeout is how long an answer may take. The registration tells kube-apiserver to wait no longer.
 const Timeout = 5 * time.Second
 
-// What may be asked. By default anybody who reaches the port may ask, so what all questions
-// together cost is bounded, and what goes beyond is refused before it costs anything.
+// What may be asked. By default any client that reaches the port may ask. So the cost of all
+// questions together is bounded, and a question beyond the bound is refused before it costs
+// anything.
 const (
 	// maxReview is the size of the largest question in bytes: an object and the former one, each as
 	// large as etcd takes them, and what is around them. Of a larger object kube-apiserver would be
@@ -28,8 +29,8 @@ const (
 	// estimate has it. One question with as many address blocks as an object can hold takes nearly
 	// all of it.
 	maxWork = 192 << 20
-	// maxLargeWork is what of it questions may take that take more than smallWork: who asks much
-	// does not keep others from asking little.
+	// maxLargeWork is the part of it for questions that take more than smallWork, so that large
+	// questions do not keep small ones out.
 	maxLargeWork, smallWork = 160 << 20, 4 << 20
 	// minWork is what a question is counted for at least.
 	minWork = 128 << 10

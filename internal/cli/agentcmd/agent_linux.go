@@ -93,8 +93,8 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logFile, "log-file", defaultAgentLog, "file for what policies want logged; it is rotated at 100 MB, and three old ones are kept. Empty: nothing is logged")
 	flags.StringVar(&f.logFormat, "log-format", string(packetlog.JSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
 	flags.BoolVar(&f.recordFlows, "flows", true, `tell the controller of every connection and of what is denied, for "nephele flows"`)
-	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and to everybody who reaches it; 0 for none")
-	flags.StringVar(&f.dnsService, "dns-service", defaultDNSService, "with --node, the Service NAMESPACE/NAME that Pods ask about names; empty for none. Who answers behind it is believed")
+	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and for every client that reaches it; 0 for none")
+	flags.StringVar(&f.dnsService, "dns-service", defaultDNSService, "with --node, the Service NAMESPACE/NAME that Pods ask about names; empty for none. The answers of its endpoints are trusted")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 	terminal.RegisterLogFormat(flags, "own-log-format", &f.ownLogFormat)
 	f.cni.register(flags)
@@ -119,7 +119,7 @@ func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
 		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, dnsService, keepEstablished, logFile, logFormat, metrics, flows, forwarded; flags that are given count before it",
 	)
 	flags.StringVar(&f.kubeNode, "node", "", "the Kubernetes Node that this host is, whose Pods are guarded as well; in the place of --external-node")
-	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Who has one of them and is no Pod that is known is cut off")
+	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Packets of one of them that belongs to no known Pod are dropped")
 	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME (default: the one that its certificate names)")
 	flags.StringVar(&f.stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
 	flags.StringArrayVar(&f.failsafe, "failsafe", nil, `flow that no policy can cut, such as "in tcp 22 10.0.0.0/8"; may be repeated`)
@@ -199,7 +199,7 @@ func (f *agentFlags) certified() string {
 	for _, path := range []string{f.server, f.cluster.Kubeconfig} {
 		file, err := clientcmd.LoadFromFile(path)
 		if err != nil {
-			continue // who needs it says what is wrong with it
+			continue // the user of the file reports what is wrong with it
 		}
 		at := file.Contexts[file.CurrentContext]
 		if at == nil || file.AuthInfos[at.AuthInfo] == nil {

@@ -84,7 +84,7 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 	if s.Pods != nil {
 		fmt.Fprintf(w, "Pods: %d, of %d kinds; closed but for them: %s\n", s.Pods.Known, s.Pods.Classes, cmp.Or(strings.Join(s.Pods.Ranges, " "), "nothing, because it is not known where Pods have their addresses"))
 		if s.Pods.IPVS {
-			fmt.Fprintln(w, "kube-proxy is in the mode IPVS: what it leads to Services is judged as it leaves; a Reject of that may be silence to who connects")
+			fmt.Fprintln(w, "kube-proxy is in the mode IPVS: what it leads to Services is judged as it leaves; a Reject of that may be silence to the client")
 		}
 		for _, p := range s.Pods.Waiting {
 			fmt.Fprintf(w, "closed until it is known which policies apply: Pod %s\n", printable(p))

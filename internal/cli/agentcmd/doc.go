@@ -5,6 +5,6 @@
 // gets and renews its credentials. Enforcement belongs to package agent, credentials to package
 // credential. A command runs once.
 //
-// Every host with an agent holds in its memory what this package imports: so no SDK of a cloud, no
-// clientset, no server of an API. A test of test/house checks that.
+// Every host with an agent has in memory what this package imports. So it imports no SDK of a
+// cloud, no clientset and no API server; a test of test/house checks that.
 package agentcmd

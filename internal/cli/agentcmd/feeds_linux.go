@@ -62,7 +62,7 @@ func (f *agentFlags) pods(c *cluster, served localpods.Server, log logr.Logger) 
 	}), nil
 }
 
-// clusterResolvers returns what follows who answers Pods about names; nil if that is not wanted.
+// clusterResolvers returns what follows the DNS servers of Pods; nil if that is not wanted.
 func (f *agentFlags) clusterResolvers(c *cluster) (*fqdn.ClusterResolvers, error) {
 	if f.dnsService == "" {
 		return nil, nil

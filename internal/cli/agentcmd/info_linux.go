@@ -300,7 +300,7 @@ func summary(s *agent.Status) string {
 	return text + asides(s)
 }
 
-// asides are what somebody who relies on the agent should know besides, each after a semicolon.
+// asides are further facts for users of the agent, each after a semicolon.
 func asides(s *agent.Status) string {
 	text := ""
 	if s.State == agent.StateKept {

@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// lockFile is in the directory of the state. Who holds its lock is the agent of the host.
+// lockFile is in the directory of the state. The process that holds its lock is the agent of the
+// host.
 const lockFile = "lock"
 
 // lockState takes the lock of a directory for the state of an agent, for as long as the process

@@ -26,7 +26,7 @@ const (
 	instanceURL = "http://169.254.169.254/latest/dynamic/instance-identity/"
 )
 
-// signedByAWS asks the metadata service of AWS who this machine is, by its version 2.
+// signedByAWS asks version 2 of AWS's metadata service for the identity of this machine.
 func signedByAWS(ctx context.Context) (out identity.Proof, err error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataLimit)
 	defer cancel()
@@ -50,7 +50,7 @@ func signedByAWS(ctx context.Context) (out identity.Proof, err error) {
 // attestedURL is where Azure attests what it knows of this machine.
 const attestedURL = "http://169.254.169.254/metadata/attested/document?api-version=2021-02-01&nonce="
 
-// attestedByAzure asks the metadata service of Azure who this machine is, for one use.
+// attestedByAzure asks Azure's metadata service for the identity of this machine, for one use.
 func attestedByAzure(ctx context.Context, nonce string) (identity.Proof, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataLimit)
 	defer cancel()

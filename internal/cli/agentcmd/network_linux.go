@@ -39,7 +39,7 @@ type networkFlags struct {
 	charon string
 }
 
-// Who leads to Services.
+// What routes connections to Services.
 const (
 	servicesKubeProxy = "kube-proxy"
 	servicesOwn       = "nephele"
@@ -52,7 +52,7 @@ func (f *networkFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.mtu, "network-mtu", 0, "MTU of Pods; 0: what the links of the Nodes carry")
 	flags.BoolVar(&f.noSNAT, "network-no-snat", false, "what Pods send to others than Pods keeps the address of the Pod, and does not get that of the Node")
 	flags.StringArrayVar(&f.except, "network-snat-except", nil, "CIDR of others to which Pods keep their address; may be repeated")
-	flags.StringVar(&f.services, "network-services", servicesKubeProxy, `who leads to Services: "kube-proxy", or "nephele", the agent, with no kube-proxy on the Node`)
+	flags.StringVar(&f.services, "network-services", servicesKubeProxy, `what routes connections to Services: "kube-proxy", or "nephele", the agent, with no kube-proxy on the Node`)
 	flags.StringVar(&f.encryption, "network-encryption", string(network.NoEncryption), `with --node, what becomes of packets between Pods of different Nodes: "none"; `+
 		`"wireguard", they are encrypted, and neither sent nor taken otherwise; "wireguard-or-clear", they are encrypted to Nodes that encrypt, too; "ipsec" and "ipsec-or-clear", the same by strongSwan's charon`)
 	flags.StringVar(&f.charon, "network-ipsec-socket", defaultCharon, "socket (vici) of the charon that encrypts by IPsec")

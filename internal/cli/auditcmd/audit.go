@@ -38,7 +38,7 @@ func verifyCommand() *cobra.Command {
 		Long: `Find lines of the record of changes that are missing, changed, added or moved. FILE is the file of --audit-log; its old files are read
 as well. --log reads what controllers logged as JSON, of any number of replicas; "-" is standard input.
 
-Each line names the one before it by its hash. So whoever may write all files can cut them off, write them anew from some line on, or go on
+Each line names the one before it by its hash. So a process that may write all files can cut them off, write them anew from some line on, or go on
 after the last one: keep its hash elsewhere, and give it with --known. docs/audit.md says more. Of a controller with --audit-log give FILE, too:
 its log has every second line only.
 

@@ -61,7 +61,7 @@ func (n Needs) backup() *cobra.Command {
 of hosts, accounts, selectors, policies, tiers, groups, hosts and the labels of their namespaces; with --data-dir, in the build that has
 "nephele up", the database and all keys of that directory, while it runs or not.
 
-The file has keys in it: it is readable by you only, and whoever gets it is the administrator of what is restored from it. Logs, flows, the
+The file has keys in it: it is readable by you only, and its holder is the administrator of what is restored from it. Logs, flows, the
 record of changes and what is imported from clouds are not in it, and of a cluster no Secrets of accounts and nothing that belongs to an
 object of another kind: both are named at the end.`,
 		Example: `  nephele backup --to nephele-backup.tar.gz`,

@@ -123,7 +123,7 @@ has is believed before somebody writes them into spec.addresses.
 	f.StringSliceVar(&bounds.Nodes, "nodes", nil, "CIDRs of the Nodes of a new Cluster")
 	f.StringSliceVar(&bounds.Machines, "machines", nil, "CIDRs of the virtual machines and hosts of a new Cluster")
 	f.StringSliceVar(&bounds.LoadBalancers, "load-balancers", nil, "CIDRs of load balancers in front of Services that a new Cluster exports")
-	f.StringArrayVar(&seen, "seen-as", nil, "as what the Pods of a new Cluster are seen by those whom they send to: CIDR=Routable, CIDR=Node, or CIDR=ADDRESS,ADDRESS; may be repeated")
+	f.StringArrayVar(&seen, "seen-as", nil, "the addresses by which receivers see the Pods of a new Cluster: CIDR=Routable, CIDR=Node, or CIDR=ADDRESS,ADDRESS; may be repeated")
 	f.StringSliceVar(&visible, "visible-namespaces", nil, "Namespaces of a new Cluster whose workloads the own policies of other members may name: names, or beginnings followed by *")
 	f.StringVar(&profile, "profile", "", "NAMESPACE/NAME of a ClusterProfile whose labels a new Cluster gets, where --label does not say otherwise")
 	f.StringToStringVar(&labels, "label", nil, "labels of a new Cluster, by which policies select it")

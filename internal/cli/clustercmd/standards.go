@@ -50,8 +50,8 @@ func found(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, k
 }
 
 // profileLabels are the labels of a ClusterProfile, NAMESPACE/NAME, but those that belong to
-// Kubernetes and its tools. No one's profile is looked for: who may make one somewhere would say
-// which policies are for a cluster.
+// Kubernetes and its tools. It does not search for a profile: else a user who may create one in any
+// namespace would decide which policies are for a cluster.
 func profileLabels(ctx context.Context, c client.Reader, profile string) (map[string]string, error) {
 	namespace, name, is := strings.Cut(profile, "/")
 	if !is || namespace == "" || name == "" || strings.Contains(name, "/") {

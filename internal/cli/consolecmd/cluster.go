@@ -22,7 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/console"
 )
 
-// clusterMode are the flags of a console for all who may log in.
+// clusterMode are the flags of a console for every person who may log in.
 type clusterMode struct {
 	url                     string
 	server, serverCA        string
@@ -34,7 +34,7 @@ type clusterMode struct {
 }
 
 func (m *clusterMode) register(f *pflag.FlagSet) {
-	f.StringVar(&m.url, "url", "", "https://HOST under which browsers reach this console. It makes it a console for all who may log in, on any address")
+	f.StringVar(&m.url, "url", "", "https://HOST under which browsers reach this console. It makes it a console for all users who may log in, on any address")
 	f.StringVar(&m.server, "api-server", "", "with --url: address of the API server, in place of the one of the kubeconfig")
 	f.StringVar(&m.serverCA, "api-server-ca", "", "with --api-server: PEM file with its authorities")
 	f.StringVar(&m.tlsDir, "tls-dir", "", "with --url: directory of tls.crt and tls.key, which are read again when they change; empty for a certificate that "+
@@ -53,7 +53,7 @@ func (m *clusterMode) misplaced(f *pflag.FlagSet) error {
 	f.Visit(func(f *pflag.Flag) {
 		switch f.Name {
 		case "api-server", "api-server-ca", "tls-dir", "token-login", "oidc-issuer", "oidc-client-id", "oidc-client-secret-file", "oidc-scopes", "oidc-ca":
-			err = fmt.Errorf("--%s is for a console for all who may log in: give --url as well", f.Name)
+			err = fmt.Errorf("--%s is for a console for all users who may log in: give --url as well", f.Name)
 		}
 	})
 	return err

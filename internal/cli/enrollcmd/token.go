@@ -82,7 +82,7 @@ kube-system.`,
 
 // serverOf is the HOST:PORT that a token names: what is given, or what the server has published,
 // completed by the host of the API server's URL. It is empty if nothing is known. The note says for
-// whom it does not do.
+// which hosts it is not usable.
 func serverOf(ctx context.Context, c client.Client, apiServer, given string) (at, note string, err error) {
 	if given != "" {
 		at = strings.TrimPrefix(given, "https://")

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// followEvery is how often somebody who follows asks. Agents report every two seconds.
+	// followEvery is how often --follow asks. Agents report every two seconds.
 	followEvery = 2 * time.Second
 	// mostLive is how many flows an answer of the controller has at most.
 	mostLive = 5000

@@ -162,7 +162,7 @@ func (s *standIns) take(e *v1alpha1.FlowEnd) (policy.EntityRef, bool) {
 	return other, true
 }
 
-// unnamed reports whether an end is an address that may be somebody's who may not be read.
+// unnamed reports whether an end is an address whose holder the caller may not see.
 func unnamed(e *v1alpha1.FlowEnd) bool {
 	a, err := netip.ParseAddr(e.Address)
 	return e.Kind == "" && err == nil && a.IsPrivate()
@@ -214,7 +214,7 @@ func liveEdges(seen []v1alpha1.SeenFlow, ends map[policy.EntityRef]policy.Entity
 			sums[sight{e, x.Enforcer}] += count
 		}
 		if from.Namespace == namespace {
-			if x.To.Kind == policy.KindService.String() { // where it leads to, whoever saw it does not know
+			if x.To.Kind == policy.KindService.String() { // the observer does not know where it leads to
 				virtual++
 				continue
 			}

@@ -218,7 +218,7 @@ Nothing is changed. The exit codes are those of "nephele plan": 0 nothing would 
 // proofs checks revisions, and says what is to be said of that.
 func proofs(ctx context.Context, c client.Reader, all []*history.Revision) []string {
 	if err := history.CheckAll(ctx, c, controller.APINamespace, all); err != nil {
-		return []string{"who has written this history cannot be checked: " + err.Error()}
+		return []string{"the author of this history cannot be verified: " + err.Error()}
 	}
 	var out []string
 	if len(all) == 1 && all[0].Unproven != "" {
@@ -413,7 +413,7 @@ func changed(r *history.Revision) string {
 	return string(r.Spec.Change)
 }
 
-// by is who made a change, as far as it is known.
+// by is the author of a change, if known.
 func by(r *history.Revision) string {
 	a := r.Spec.Author
 	switch {

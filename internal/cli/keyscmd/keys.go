@@ -30,7 +30,7 @@ import (
 type List struct {
 	// Name is the word by which it is rotated.
 	Name string
-	// Does says what the keys are for, and Believers who verifies or decrypts with them.
+	// Does says what the keys are for, and Believers which programs verify or decrypt with them.
 	Does, Believers string
 	// Kind makes keys.
 	Kind keyring.Kind

@@ -1,5 +1,5 @@
 // Package releasecmd is the command "nephele release": break-glass on a virtual machine, a native
-// service or an interface, or on all that a selector selects, with a reason and an end.
+// service or an interface, or on everything that a selector selects, with a reason and an end.
 //
 // It owns the flags and their bounds, and writes the two annotations for it and nothing else, with
 // the rights of its user. The cluster decides whether the user may do that, and the controller what

@@ -60,7 +60,7 @@ func (o order) check(given *pflag.FlagSet) error {
 	case o.end:
 		return nil
 	case strings.TrimSpace(o.reason) == "":
-		return errors.New("--reason is missing: say why, for those who read the status")
+		return errors.New("--reason is missing: say why, for readers of the status")
 	case len(o.reason) > maxReason:
 		return fmt.Errorf("--reason has %d bytes; at most %d", len(o.reason), maxReason)
 	case o.endless && given.Changed("for"):
@@ -113,7 +113,7 @@ namespace a say.`,
 	n.Register(cmd.Flags())
 	f := cmd.Flags()
 	f.BoolVar(&o.selector, "selector", false, "NAME is a CloudEntitySelector: release all that it selects")
-	f.StringVar(&o.reason, "reason", "", "why, for those who read the status")
+	f.StringVar(&o.reason, "reason", "", "why, for readers of the status")
 	f.DurationVar(&o.lasts, "for", usual, fmt.Sprintf("how long it lasts, %s to %s; then policies are enforced again", shortest, longest))
 	f.BoolVar(&o.endless, "endless", false, "it lasts until somebody ends it")
 	f.BoolVar(&o.end, "end", false, "end the release: policies are enforced again")

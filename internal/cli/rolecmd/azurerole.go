@@ -73,7 +73,7 @@ docs/azure-rights.md explains each action.`,
 	return c
 }
 
-// notesOnRole are what a person should know who makes the role.
+// notesOnRole are for the person who creates the role.
 func notesOnRole(p rights.Pins) []string {
 	switch {
 	case p.Subscription == "":

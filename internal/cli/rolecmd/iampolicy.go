@@ -67,7 +67,7 @@ docs/reference/rights.md explains each statement.`,
 	return c
 }
 
-// notesOnPolicy are what a person should know who attaches the policy.
+// notesOnPolicy are for the person who attaches the policy.
 func notesOnPolicy(p rights.Pins, length int) []string {
 	var out []string
 	switch {

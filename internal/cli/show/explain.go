@@ -206,7 +206,7 @@ func writeHop(b *strings.Builder, indent string, at analysis.End, h *analysis.Ho
 
 func pointText(p analysis.Point) string {
 	if p.Lost == explain.LossSource {
-		text := "the source may be hidden behind an address of the Node from here on, and rules for who really sends do not match then"
+		text := "the source may be hidden behind an address of the Node from here on, and rules for the real sender do not match then"
 		if p.Otherwise != "" {
 			text += fmt.Sprintf("; ingress would be %s", p.Otherwise)
 		}

@@ -92,7 +92,7 @@ func sortedEdges(m *v1alpha1.ReachMap, names map[string]string) []v1alpha1.MapEd
 	return edges
 }
 
-// behindText says who is behind an edge.
+// behindText says what decides an edge.
 func behindText(e v1alpha1.MapEdge) string {
 	var names []string
 	for _, p := range e.Policies {

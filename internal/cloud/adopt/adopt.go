@@ -368,9 +368,9 @@ func blocks(r *cloud.Rule, prefixes ...netip.Prefix) []v1beta1.NetworkPolicyPeer
 	return out
 }
 
-// holders are those who hold the group that a rule refers to: machines by selector, one for each
-// namespace, and what is no such machine, or not with all its interfaces and addresses, by its
-// private addresses.
+// holders are the peers for the members of the group that a rule references: machines by selector,
+// one selector for each namespace. A member that is no such machine, or not with all its interfaces
+// and addresses, is a peer by its private addresses.
 func (w *writer) holders(c *class, r *cloud.Rule) []v1beta1.NetworkPolicyPeer {
 	holds := func(n *cloud.Interface) bool { return slices.Contains(n.GroupIDs, r.Peer.GroupID) }
 	machines := map[string][]Machine{}
@@ -425,7 +425,7 @@ func (r Remark) String() string {
 	case Ours:
 		return fmt.Sprintf("VM %s: it holds a group of Nephele's, so its own groups are not seen: there is no policy for it", r.VM)
 	case Unseen:
-		return fmt.Sprintf("NetworkPolicy %s: %q of group %s is left out: who that is cannot be seen in the snapshot", r.Policy, r.Rule, r.Group)
+		return fmt.Sprintf("NetworkPolicy %s: %q of group %s is left out: its peer cannot be seen in the snapshot", r.Policy, r.Rule, r.Group)
 	}
 	return fmt.Sprintf("NetworkPolicy %s: %q of group %s is left out: policies cannot name this traffic", r.Policy, r.Rule, r.Group)
 }

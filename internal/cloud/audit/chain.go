@@ -17,9 +17,9 @@ import (
 
 // Every line names the one before it by its hash. The lines of one process are a chain, with
 // numbers from 1; the first of them names the last whole line that is in the file by then. So a
-// line that is changed, missing, added or moved is found. Who may write all of the file can write
-// it anew from there on: what proves its end is the hash of the last line, kept elsewhere, such as
-// in the log.
+// line that is changed, missing, added or moved is found. A process that may write the whole file
+// can rewrite it from a line on. The hash of the last line, kept elsewhere, such as in the log,
+// proves its end.
 
 // links are the fields of a line that join it to the others. They are the last ones, and Hash,
 // which is about all that stands before it, is the very last.

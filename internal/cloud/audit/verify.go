@@ -128,7 +128,7 @@ func (v *Verifier) Log(name string, from io.Reader) error {
 		var said struct {
 			Record json.RawMessage `json:"record"`
 		}
-		// Anyone who shipped the log may have put something before the object.
+		// A log shipper may have put something before the object.
 		if at := bytes.IndexByte(text, '{'); at > 0 {
 			text = text[at:]
 		}

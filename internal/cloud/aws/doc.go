@@ -1,5 +1,5 @@
 // Package aws is the adapter between the port of package cloud and AWS: EC2 for networks,
-// interfaces and security groups, STS for who we are.
+// interfaces and security groups, STS for our own identity.
 //
 // It owns the credentials of one account, where requests may go and with which identity (reach.go,
 // identity.go), and the handling of the cloud's manners: pages, eventual consistency, answers that

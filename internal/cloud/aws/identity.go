@@ -42,7 +42,7 @@ func LoadAmbient(ctx context.Context, cluster string) (*Ambient, error) {
 			}
 		}),
 		config.WithEC2RoleCredentialOptions(func(o *ec2rolecreds.Options) {
-			// The older version answers anybody who can make this process send a request.
+			// The older version answers any caller that can make this process send a request.
 			o.Client = imds.New(imds.Options{
 				EnableFallback: awssdk.FalseTernary, ClientEnableState: env.EC2IMDSClientEnableState,
 				Endpoint: env.EC2IMDSEndpoint, EndpointMode: env.EC2IMDSEndpointMode,

@@ -226,7 +226,7 @@ func (l *listening) hear(hints []event.Hint) bool {
 	return len(changes) > 0
 }
 
-// forget deletes messages. Those that cannot be deleted come again, which does no harm.
+// forget deletes messages. Messages that cannot be deleted come again, which does no harm.
 func (l *listening) forget(ctx context.Context, messages []types.Message) error {
 	in := &sqs.DeleteMessageBatchInput{QueueUrl: awssdk.String(l.queue.URL)}
 	for i, m := range messages {
@@ -249,7 +249,7 @@ func (l *listening) failed(call string, err error) error {
 // codeNoQueue is the code of a queue that does not exist, in the region and account of the request.
 const codeNoQueue = "AWS.SimpleQueueService.NonExistentQueue"
 
-// identity asks who we are.
+// identity asks for our own identity.
 func (p *Provider) identity(ctx context.Context) (event.Identity, error) {
 	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {

@@ -97,8 +97,8 @@ func TestAuthors(t *testing.T) {
 	}
 	var got []cloud.Change
 	l.eventually("the call is heard of", func() bool { got = heard.take(); return len(got) > 0 })
-	want := cloud.Author{Who: "arn:aws:iam::" + l.account + ":user/nephele", Call: "CreateTags", At: l.clock.read().Truncate(1e9), Ours: true}
-	if a := got[0].Author; !a.At.Equal(want.At) || a.Who != want.Who || a.Call != want.Call || !a.Ours {
+	want := cloud.Author{Name: "arn:aws:iam::" + l.account + ":user/nephele", Call: "CreateTags", At: l.clock.read().Truncate(1e9), Ours: true}
+	if a := got[0].Author; !a.At.Equal(want.At) || a.Name != want.Name || a.Call != want.Call || !a.Ours {
 		t.Errorf("%+v; want %+v", a, want)
 	}
 }

@@ -32,7 +32,7 @@ type reach struct {
 	endpoint *url.URL
 	// rules are the operator's; nil means that the maker of the Config guarantees the endpoint.
 	rules *egress.Rules
-	// ambient is set if the requests show who the controller is.
+	// ambient is set if the requests carry the identity of the controller.
 	ambient bool
 	// operators are the "host" or "host:port" of the endpoints that the operator's environment
 	// names.
@@ -182,8 +182,8 @@ func (t transports) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // proxied reports whether the request goes to a host that the operator has named, by way of the
-// operator's proxy. Who reaches an endpoint by its address reaches it directly, or the proxy would
-// be the one to look at the address.
+// operator's proxy. An endpoint that is given by its address is reached directly; otherwise only
+// the proxy would check the address.
 func (t transports) proxied(req *http.Request) bool {
 	if !t.reach.rules.Names(req.URL) || t.open.Proxy == nil {
 		return false

@@ -38,7 +38,7 @@ func TestSessionsTellWhose(t *testing.T) {
 		session := ":assumed-role/shared/nephele-0d1c2b3a-team-" + name
 		l.eventually("the call of "+name+" is heard of", func() bool {
 			return slices.ContainsFunc(heard.take(), func(c cloud.Change) bool {
-				return strings.HasSuffix(c.Author.Who, session) && c.Author.Ours == ours
+				return strings.HasSuffix(c.Author.Name, session) && c.Author.Ours == ours
 			})
 		})
 	}

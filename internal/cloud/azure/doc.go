@@ -1,5 +1,5 @@
-// Package azure reads and changes the objects of an Azure subscription. It owns all that is Azure's
-// own: the SDK, credentials, the ids and the case of ids, tags, pairs of groups, and the classes of
+// Package azure reads and changes the objects of an Azure subscription. It owns what is specific to
+// Azure: the SDK, credentials, ids and their case, tags, pairs of groups, and the classes of
 // Azure's errors.
 //
 // It promises what cloud.Provider demands: a snapshot is a whole region or an error. Resource Graph
@@ -8,6 +8,6 @@
 // error if the role may not read it. Before an interface or a group is changed, it is read
 // directly, and written with If-Match. Only groups with a name like ours are written or deleted.
 //
-// An Account may be used by any number of goroutines. It lets one writer at a time at a group.
-// The comment of package lower says where the port bends for Azure.
+// An Account may be used by any number of goroutines. It serializes the writes to a group. The
+// comment of package lower says where Azure does not fit the port.
 package azure

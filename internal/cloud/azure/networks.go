@@ -17,8 +17,8 @@ const callNetworks = "Microsoft.Network/virtualNetworks/read"
 var _ cloud.NetworkLister = (*Account)(nil)
 
 // Networks implements cloud.NetworkLister. Resource Graph tells where networks are; they themselves
-// are read directly: who asks wants to see marks that have just been written, and Resource Graph is
-// behind. They are listed by resource groups, because the role may be that of single ones.
+// are read directly, because the caller looks for marks that have just been written, and Resource
+// Graph lags. They are listed by resource groups, because the role may be that of single ones.
 func (a *Account) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network, error) {
 	region := regionName(s.Region)
 	if err := checkRegion(region); err != nil {

@@ -146,7 +146,7 @@ func (a *Account) complete(ctx context.Context, w *resources.Region) error {
 			tried[strings.ToLower(id)] = true
 			err := a.readInto(ctx, w, id)
 			if err != nil && cloud.ClassOf(err) == cloud.Auth && w.OnlyRemembered(id) {
-				continue // whoever writes a tag does not keep us from reading
+				continue // a bad tag must not keep us from reading the region
 			}
 			if err != nil {
 				return err

@@ -116,8 +116,8 @@ func (p admission) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// outcome is how an attempt ended, for those who keep the rates. That an object is busy says
-// nothing about rates, although Azure answers it with the same status.
+// outcome is how an attempt ended, for rate limiting. A busy object says nothing about rates,
+// although Azure answers with the same status.
 func (a *Account) outcome(action string, resp *http.Response, err error) (class cloud.Class, wait time.Duration) {
 	if err == nil && resp.StatusCode >= http.StatusBadRequest {
 		err = runtime.NewResponseError(resp)

@@ -12,10 +12,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure/resources"
 )
 
-// Instances of a scale set in Flexible orchestration are virtual machines like others. Those in
-// Uniform orchestration are parts of the set: another table of Resource Graph tells them, their
-// interfaces are reported by Resource Manager only, and all are as the model of the set says. So
-// they are shown, as VMs and as peers of others, and cannot be guarded one by one.
+// Instances of a scale set in Flexible orchestration are virtual machines like others. Instances in
+// Uniform orchestration are parts of the set: they are in another table of Resource Graph, only
+// Resource Manager lists their interfaces, and the model of the set configures them all. So they
+// appear as VMs and as peers, but cannot be guarded one by one.
 
 const callSetInterfaces = "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read"
 

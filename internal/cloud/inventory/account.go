@@ -144,8 +144,8 @@ func (i *Inventory) Regions(key string) []string {
 // Latest returns the last whole snapshot of a region and the error of the latest observation. Both
 // may be set: then the snapshot is the one from before the failure. Both may be nil: then the
 // region was not observed yet, or it is not known yet which entities it has, or it does not belong
-// to the account. Whoever asks for Entities and Services after it gets those of the snapshot, or
-// younger ones.
+// to the account. A later call of Entities or Services returns those of the snapshot, or newer
+// ones.
 func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
 	a := i.lookup(key)
 	if a == nil {
@@ -234,10 +234,10 @@ func (i *Inventory) Touched(key string, ids map[string][]string) {
 	i.enqueue(a.key)
 }
 
-// Observed takes what the caller has read with the account's provider: whole regions, or parts that
-// were brought up to date in a reading that he has made before. It takes the place of a reading of
-// ours, and the next poll is due an interval after it. It is not taken, and false, if anything that
-// is known may be newer, or if a region is not well; who has changed something has to tell then.
+// Observed takes what the caller has read with the account's provider: whole regions, or parts
+// brought up to date in an earlier reading of the caller. It takes the place of a reading of ours,
+// and the next poll is due an interval after it. It is refused, with false, if anything that is
+// known may be newer, or if a region has failed; the caller then has to report its own changes.
 func (i *Inventory) Observed(key string, provider cloud.Provider, snapshots []*cloud.Snapshot) bool {
 	a := i.lookup(key)
 	if a == nil {
@@ -411,9 +411,9 @@ type job struct {
 	asked uint64
 }
 
-// due returns what to read now: all regions if all is set, those whose time has come, if triggered
-// those that are well, and of others what events have named. What a job covers is no longer hinted
-// at: what is heard of while it runs is read again.
+// due returns what to read now: all regions if all is set, regions whose time has come, if
+// triggered the healthy ones, and in other regions what events have named. A job clears the hints
+// that it covers, so an object in an event that arrives while it runs is read again.
 func (a *account) due(now time.Time, all bool) []job {
 	a.mu.Lock()
 	defer a.mu.Unlock()

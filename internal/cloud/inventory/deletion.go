@@ -9,7 +9,7 @@ import (
 
 // notProtected is what an account says that is not protected only because of its age.
 func notProtected() verdict {
-	return no(v1alpha1.ReasonOlderAccount, "who deletes this account, a selector of it or their namespaces opens its VMs, as in the version that it comes from; "+
+	return no(v1alpha1.ReasonOlderAccount, "deleting this account, a selector of it or their namespaces opens its VMs, as in the version that it comes from; "+
 		"spec.deletionPolicy: Protect refuses that, and Release says that it is meant")
 }
 

@@ -10,14 +10,14 @@
 //
 // It promises:
 //
-//   - A region is known as a whole or not at all. A region that cannot be read keeps its last
+//   - A region is read as a whole or not at all. A region that cannot be read keeps its last
 //     snapshot and its objects, and the status of the account says how old they are.
 //   - An object disappears only when its region was read and does not show the VM any more, when no
 //     selector that the account admits selects it any more, or when the account is gone.
 //   - A selector that the account does not admit has no effect, and neither has a mode or
 //     break-glass of a namespace without a say. Their status says so.
 //   - The user's spec.tags of a VirtualMachine stay.
-//   - There is no memory but the API and the clouds: after a restart the first observation goes on
+//   - The API and the clouds are the only memory: after a restart, the first observation continues
 //     where the last one ended.
 //
 // An account is deleted in two steps. It keeps the finalizer Finalizer while the Releaser (the loop
@@ -28,10 +28,10 @@
 // group of the account is left in it. If a user removes the finalizer by hand, security groups are
 // left behind in the cloud.
 //
-// Events are hints. Where an account names queues, Start listens to them, and what they name is
-// read again at once and put into the last snapshot; the whole observation at the poll interval
-// stays the truth. Without events, or while a queue fails, that is all there is. While our own
-// calls are seen to come back as events it may wait, for a bounded time.
+// Events are hints. If an account names queues, Start listens to them, reads the objects that they
+// name again at once and puts them into the last snapshot. The whole observation at the poll
+// interval stays authoritative, and is the only source without events or while a queue fails. While
+// events of our own calls arrive, the poll may wait for a bounded time.
 //
 // # When polls rest
 //
@@ -41,20 +41,21 @@
 // (decision 0012) makes one every 13 seconds. A poll waits while such a call is younger than the
 // interval, up to five intervals and five minutes; when it is older, the region is read at once. A
 // region does not rest where anything changes without an event: services, their interfaces,
-// interfaces without a VM, shared networks, peerings and prefix lists of other accounts. A kind of
-// change that Nephele comes to depend on needs its event in kindsOfCall, or ends the rest.
+// interfaces without a VM, shared networks, peerings and prefix lists of other accounts. If Nephele
+// comes to depend on another kind of change, its event must be added to kindsOfCall, or polls may
+// not rest.
 //
 // A change whose own event is lost while ours come is found four minutes later, and an attacker
-// with rights on rule or queue can arrange that. A longer interval would be long when events fail,
-// too; to rest while the queue can be read takes a deleted rule for a quiet cloud; never to poll
-// makes a lost event a hole for good.
+// with rights on rule or queue can arrange that. Not chosen: a longer interval, which would be as
+// long when events fail; resting while the queue can be read, which mistakes a deleted rule for a
+// quiet cloud; never polling, with which a lost event is never repaired.
 //
 // # Cost and concurrency
 //
-// What has not changed costs nothing. A snapshot that shows the same as the last one keeps its
-// parts and wakes nothing; objects that are as they were written are neither computed nor compared;
-// a changed VM is computed and written alone. A snapshot that the realizer has read with the
-// account's provider replaces a reading of this loop (Observed).
+// Unchanged objects cost nothing. A snapshot equal to the last one keeps its parts and wakes no
+// one; objects that are as they were written are neither computed nor compared; a changed VM is
+// computed and written alone. A snapshot that the realizer has read with the account's provider
+// replaces a reading of this loop (Observed).
 //
 // Concurrency: all exported methods may be called from any goroutine. Reconcile runs for one
 // account at a time and for several accounts beside one another; it starts goroutines for the

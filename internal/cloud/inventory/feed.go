@@ -29,7 +29,7 @@ type feed struct {
 	// yet is not in it.
 	queues map[string]error
 	wanted []v1alpha1.AWSEventQueue
-	// authors are the last strangers who changed an object, by region and id.
+	// authors are the last foreign authors of changes to an object, by region and id.
 	authors map[objectID]cloud.Author
 }
 
@@ -99,7 +99,7 @@ type hearing struct {
 
 var _ cloud.Hearer = (*hearing)(nil)
 
-// Heard implements cloud.Hearer: it remembers what to read again, and who did it.
+// Heard implements cloud.Hearer: it remembers what to read again, and the authors of the changes.
 func (h *hearing) Heard(changes []cloud.Change) {
 	a, first := h.account, false
 	recovered.Holding(&a.mu, func() {
@@ -143,7 +143,7 @@ func (a *account) hint(c cloud.Change) bool {
 // ours whose answer was lost. Its author counts if no other one is known. Events come in any order:
 // the latest by the cloud's clock counts.
 func (f *feed) note(c cloud.Change, now time.Time) {
-	if c.Author.Who == "" {
+	if c.Author.Name == "" {
 		return
 	}
 	by := c.Author
@@ -215,9 +215,9 @@ func (h *hearing) Listening(queue string, err error) {
 	}
 }
 
-// ChangedBy tells who, other than this process, was the last to change an object of a region, as
-// far as events have said; false if that is not known. The facts are kept in memory only and are
-// bounded; they are for messages to people.
+// ChangedBy returns the last author of a change to an object of a region, other than this process,
+// according to events; false if unknown. The facts are kept in memory only and are bounded; they
+// are for messages to people.
 func (i *Inventory) ChangedBy(key, regionName, id string) (cloud.Author, bool) {
 	a := i.lookup(key)
 	if a == nil {

@@ -273,21 +273,21 @@ func TestAuthors(t *testing.T) {
 	note := func(who string, at time.Time, ours bool) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.feed.note(cloud.Change{Region: oregon, IDs: []string{"sg-1"}, Author: cloud.Author{Who: who, At: at, Ours: ours}}, now)
+		a.feed.note(cloud.Change{Region: oregon, IDs: []string{"sg-1"}, Author: cloud.Author{Name: who, At: at, Ours: ours}}, now)
 	}
 	note("ourselves", now.Add(-2*time.Minute), true)
-	if by, known := l.inv.ChangedBy("clouds/acc", oregon, "sg-1"); !known || by.Who != "ourselves" || !by.Ours {
+	if by, known := l.inv.ChangedBy("clouds/acc", oregon, "sg-1"); !known || by.Name != "ourselves" || !by.Ours {
 		t.Errorf("nobody else is known: %+v, %t", by, known)
 	}
 	note("late", now.Add(-time.Minute), false)
 	note("early", now.Add(-time.Hour), false)
 	note("ourselves", now, true)
 	note("", now, false)
-	if by, known := l.inv.ChangedBy("clouds/acc", oregon, "sg-1"); !known || by.Who != "late" {
+	if by, known := l.inv.ChangedBy("clouds/acc", oregon, "sg-1"); !known || by.Name != "late" {
 		t.Errorf("%+v, %t", by, known)
 	}
 	note("from the future", now.Add(100*24*time.Hour), false)
-	if by, _ := l.inv.ChangedBy("clouds/acc", oregon, "sg-1"); by.Who != "from the future" || !by.At.Equal(now) {
+	if by, _ := l.inv.ChangedBy("clouds/acc", oregon, "sg-1"); by.Name != "from the future" || !by.At.Equal(now) {
 		t.Errorf("%+v", by)
 	}
 	if _, known := l.inv.ChangedBy("clouds/acc", ireland, "sg-1"); known {
@@ -299,7 +299,7 @@ func TestAuthors(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for n := range 3 * maxAuthors {
-		c := cloud.Change{Region: oregon, IDs: []string{fmt.Sprint("sg-", n)}, Author: cloud.Author{Who: "x", At: now.Add(time.Duration(n) * time.Millisecond)}}
+		c := cloud.Change{Region: oregon, IDs: []string{fmt.Sprint("sg-", n)}, Author: cloud.Author{Name: "x", At: now.Add(time.Duration(n) * time.Millisecond)}}
 		a.feed.note(c, now)
 	}
 	if n := len(a.feed.authors); n > maxAuthors || n < maxAuthors/4 {

@@ -63,15 +63,16 @@ type Options struct {
 	// Releaser is asked before a deleted account goes. Nil means that nothing is ever held in the
 	// cloud.
 	Releaser Releaser
-	// AuthorsUnchecked says why the rights of those who write accounts and selectors are not
-	// checked; "" if they are. It must not block; nil means that this is not known.
+	// AuthorsUnchecked says why the rights of authors of accounts and selectors are not checked; ""
+	// if they are. It must not block; nil means that this is not known.
 	AuthorsUnchecked func() string
 
 	// LetsIn reports whether the cloud lets in what the agent of an ExternalNode, NAMESPACE/NAME,
 	// decides. It must not block; nil means that it never does.
 	LetsIn func(node string) bool
 	// Mine reports whether an account, "namespace/name", is this process's to read and to write the
-	// objects of; nil means that all are. It must not block. Who answers otherwise calls Divide.
+	// objects of; nil means that all are. It must not block. When its answers change, its provider
+	// calls Divide.
 	Mine func(account string) bool
 
 	// Underway reports whether a change of an account, "namespace/name", is being carried out. It

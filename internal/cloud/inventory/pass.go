@@ -211,7 +211,7 @@ func (p *pass) config(ctx context.Context) (accountspec.Config, error) {
 	case found:
 		*last = credentials{*ref, value}
 	case p.deleting() && last.ref == *ref:
-		// Who deletes a namespace, or all of a manifest, deletes the Secret too, and perhaps first.
+		// Deleting a namespace, or all of a manifest, deletes the Secret too, and perhaps first.
 		// The VMs must not stay guarded for ever.
 		value = last.value
 	case missing != nil:

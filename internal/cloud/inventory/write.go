@@ -88,7 +88,7 @@ func (s *syncer) putEntity(ctx context.Context, want, have *antreav1alpha2.Exter
 		ports := live.Spec.Ports
 		before := live.Spec
 		live.Spec = want.Spec
-		if len(live.Spec.Ports) == 0 { // the cloud tells none; whoever named some keeps them
+		if len(live.Spec.Ports) == 0 { // the cloud has no named ports; a user's stay
 			live.Spec.Ports = ports
 		}
 		return !equality.Semantic.DeepEqual(before, live.Spec)

@@ -37,7 +37,7 @@ type waiter struct {
 	turn chan struct{}
 }
 
-// bucket is one token bucket and those who wait for it.
+// bucket is one token bucket and its waiting callers.
 type bucket struct {
 	documented Rate
 
@@ -54,8 +54,8 @@ type bucket struct {
 	slowed time.Time
 	// hold is how long full use must go well before rest is exceeded, and well how long it has.
 	hold, well time.Duration
-	// queues are those who wait, by purpose; since is the number of calls let through since the
-	// last one of inventory.
+	// queues are the waiting callers, by purpose; since is the number of calls let through since
+	// the last one of inventory.
 	queues [2][]*waiter
 	since  int
 	// paused is until when no call goes through.

@@ -119,9 +119,8 @@ func (c *planning) plan() (out *Result, forced map[intent.InterfaceKey]bool) {
 	return out, forced
 }
 
-// revision identifies the policies, whatever the members of their groups, and whom they cannot
-// reach for reasons that have nothing to do with members: when that changes, policies come into
-// force or go.
+// revision identifies the policies and their problems, without the members of their groups: when
+// that changes, policies come into force or go.
 func (c *planning) revision() string {
 	h := sha256.New()
 	for _, p := range c.account.Policies {

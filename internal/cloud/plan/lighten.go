@@ -14,10 +14,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 )
 
-// Several tenants may share an account. What takes the work of a plan is how many kinds of VMs
-// policies tell apart, and whoever tells apart too many must not keep all others from being
-// planned: then policies of that tenant are left out, those that came last first, and everything
-// else is planned. A tenant is whoever writes policies of one namespace, or those without one.
+// Several tenants may share an account. The work of a plan grows with the number of kinds of VMs
+// that policies distinguish. A tenant with too many kinds must not block the planning of all
+// others: then policies of that tenant are left out, the newest first, and everything else is
+// planned. A tenant is one namespace of policies, or all policies without a namespace.
 //
 // How long a plan takes depends on the machine: near the limit a policy may be left out in one
 // round and planned in the next. Both are safe, and what is in force stays in force.

@@ -55,7 +55,7 @@ func (e *emitter) multiplied(c *form.Class, rules []cloud.Rule) *reason.Reason {
 	return nil
 }
 
-// traffic is what a rule of a security group matches, whoever its peer is.
+// traffic is what a rule of a security group matches, without its peer.
 type traffic struct {
 	direction cloud.Direction
 	match     cloud.Match

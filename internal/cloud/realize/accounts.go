@@ -32,7 +32,7 @@ type Accounts interface {
 	Touched(key string, ids map[string][]string)
 }
 
-// VMMode is the mode of a VM and who says so.
+// VMMode is the mode of a VM and the object that sets it.
 type VMMode struct {
 	Mode   plan.Mode
 	Reason string
@@ -80,8 +80,7 @@ type Account struct {
 	// somebody has confirmed; nil means no bound.
 	Brake   *plan.Brake
 	Confirm string
-	// Force is the hash of a blocked plan that somebody wants to go on, and ForcedBy who says so,
-	// as far as that is known.
+	// Force is the hash of a blocked plan that a user has forced, and ForcedBy that user, if known.
 	Force, ForcedBy string
 	// Failsafe is always allowed on VMs with policies.
 	Failsafe []plan.FailsafeFlow

@@ -27,7 +27,7 @@ func (w *worker) claim(ctx context.Context, t task, c computed, claims plan.Plan
 	}
 }
 
-// claimsOf returns who claims the networks of the regions, by network.
+// claimsOf returns the owners of the claims on the networks of the regions, by network.
 func claimsOf(regions []plan.Region) map[string]string {
 	out := map[string]string{}
 	for _, r := range regions {

@@ -67,7 +67,7 @@ func NewMetrics() *Metrics {
 			Name: "nephele_realize_refused_interfaces", Help: "Interfaces that the cloud refuses to change, and that are left alone for a while.",
 		}, []string{"account"}),
 		quotas: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nephele_quota_fill", Help: "How full the fullest object is for a quota of the cloud, as a share of 1, whoever fills it.",
+			Name: "nephele_quota_fill", Help: "How full the fullest object is for a quota of the cloud, as a share of 1, by objects of any owner.",
 		}, []string{"account", "region", "quota"}),
 		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nephele_realize_panics_total", Help: "Panics that were recovered, by where: plan, round, forecast, status, mirror, presence; and rounds that hang: stall.",

@@ -6,7 +6,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// planModes are the modes without those who say so.
+// planModes are the modes without the objects that set them.
 func (a Account) planModes() map[plan.VMRef]plan.Mode {
 	if len(a.Modes) == 0 {
 		return nil

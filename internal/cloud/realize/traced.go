@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
-// causes are the changes of policies since the last call, as those who computed them have told in
-// traces. What is there at the beginning is none.
+// causes are the changes of policies since the last call, from the traces of the process that
+// computed them. What is there at the beginning is none.
 func (w *worker) causes(t task) []tracing.Change {
 	if !w.r.Tracer.On() || t.acct.Releasing {
 		return nil

@@ -16,7 +16,7 @@ func (v View) agentDenied(namespace string, selecting int) string {
 	case selecting > 1:
 		return "selectors of several namespaces select it, and an agent enforces for one of them only"
 	case !v.hasSay(namespace):
-		return "namespace " + namespace + " has no say in who guards it: " + needsSay(v.Account, namespace)
+		return "namespace " + namespace + " has no say in what guards it: " + needsSay(v.Account, namespace)
 	}
 	return ""
 }

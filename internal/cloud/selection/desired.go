@@ -20,8 +20,8 @@ import (
 type VMRef struct {
 	VMID   string
 	Region string
-	// Mode is what may be done to the VM, in the words of status.mode of VirtualMachine, and
-	// ModeReason who says so. Both are empty if policies are enforced.
+	// Mode is what may be done to the VM, with the values of status.mode of VirtualMachine, and
+	// ModeReason the object that sets it. Both are empty if policies are enforced.
 	Mode, ModeReason string
 	// Agent is the ExternalNode, NAMESPACE/NAME, to whose agent a selector hands the VM; empty if
 	// none does. AgentEntity is the ExternalEntity of that node, and AgentDenied says why the VM

@@ -108,7 +108,7 @@ type opinion struct {
 
 // decision is what may be done to a VM.
 type decision struct {
-	// mode and by, who says so, are both empty if policies are simply enforced.
+	// mode, and by, the object that sets it, are empty if policies are simply enforced.
 	mode, by string
 	// until is when the mode break-glass ends by itself; nil if it does not.
 	until *metav1.Time

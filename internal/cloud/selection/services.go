@@ -22,8 +22,8 @@ import (
 type ServiceRef struct {
 	ID     string
 	Region string
-	// Mode is how policies are carried out on it, and ModeReason who says so; both are empty if
-	// they are simply enforced.
+	// Mode is how policies are enforced on it, and ModeReason the object that sets it; both are
+	// empty if they are simply enforced.
 	Mode, ModeReason string
 }
 

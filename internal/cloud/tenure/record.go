@@ -53,8 +53,8 @@ func (r Record) Data() map[string]string {
 	return out
 }
 
-// ParseRecord reads a record. What cannot be read in it is left out: who is not known counts as a
-// stranger, which is slow and safe.
+// ParseRecord reads a record. What cannot be read in it is left out: an unknown instance counts as
+// another one, which is slow and safe.
 func ParseRecord(data map[string]string) Record {
 	var r Record
 	for text := range strings.Lines(data[keyLine]) {

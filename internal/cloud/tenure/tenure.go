@@ -21,8 +21,8 @@ type State string
 const (
 	// Sole: no other instance writes. This one may write where its readings are fresh.
 	Sole State = "Sole"
-	// Waiting: a mark of somebody else is there who may live, and it is being watched. Nothing may
-	// be written.
+	// Waiting: there is a mark of another instance that may be alive, and it is being watched.
+	// Nothing may be written.
 	Waiting State = "Waiting"
 	// Stopped: somebody else lives, or lived when this cluster last looked. Nothing may be written
 	// until somebody says TakeOver.
@@ -53,7 +53,8 @@ type sight struct {
 	// whether an earlier one showed another.
 	since time.Time
 	moved bool
-	// holder is who holds the network, and other the epoch of the mark if it is not ours.
+	// holder is the kind of instance that holds the network, and other the epoch of the mark if it
+	// is not ours.
 	holder holder
 	other  string
 	// marked is when our first mark in a row had been written, and stand how long it must have
@@ -65,7 +66,7 @@ type sight struct {
 	refused bool
 }
 
-// holder says who holds a network.
+// holder is the kind of instance that holds a network.
 type holder int
 
 const (
@@ -112,7 +113,7 @@ func (t *Tenure) Read(region string, from, to time.Time, marks map[string]string
 	}
 }
 
-// judge decides who holds a network after a reading that began at from.
+// judge decides which instance holds a network after a reading that began at from.
 func (t *Tenure) judge(s *sight, from time.Time) {
 	m, ok := ParseMark(s.value)
 	if ok && (m.Epoch == t.rules.Epoch || t.record.fellow(m)) {
@@ -143,7 +144,7 @@ func (t *Tenure) judge(s *sight, from time.Time) {
 	case still < stillBeats*t.rules.longer(m):
 		s.holder = somebody
 		if t.stopped != "" {
-			t.stopped = m.Epoch // it is about whom there is to be told
+			t.stopped = m.Epoch // the instance to report
 		}
 	default:
 		if t.stopped == "" {

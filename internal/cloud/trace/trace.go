@@ -225,9 +225,9 @@ func (c *Cloud) VM(regionName, id string) []Point {
 	return nil
 }
 
-// At returns who has an address for somebody in a network: an interface there or in a peered
-// network by a private address, else the one that is reached by the public address, else the only
-// one in sight with this private address, to which there may be no way.
+// At returns the holder of an address as seen from a network: an interface there or in a peered
+// network with that private address; else the interface behind that public address; else the only
+// known interface with that private address, to which there may be no route.
 func (c *Cloud) At(a netip.Addr, network string) Point {
 	private, public := c.Holders(a)
 	for _, p := range private {
@@ -249,8 +249,8 @@ func (c *Cloud) At(a netip.Addr, network string) Point {
 	return Point{Addr: a}
 }
 
-// Holders are those who have an address: as a private one, and as one by which they are reached
-// from the Internet.
+// Holders are the interfaces with an address: as a private one, and as one by which the Internet
+// reaches them.
 func (c *Cloud) Holders(a netip.Addr) (byPrivate, byPublic []Point) {
 	for _, h := range c.delegated {
 		if h.HasPrivate(a) && !slices.Contains(h.PrivateIPs, a) {
@@ -367,8 +367,8 @@ type Path struct {
 type Filter struct {
 	Interface *cloud.Interface
 	Allowed   bool
-	// Uncertain tells that it depends on who is in a group or prefix list that cannot be read, or
-	// on an address that is not known. Then Allowed is false.
+	// Uncertain says that it depends on the members of a group or prefix list that cannot be read,
+	// or on an unknown address. Then Allowed is false.
 	Uncertain bool
 	// Group and Rule are what lets it through, or might; nil if nothing does.
 	Group *cloud.Group

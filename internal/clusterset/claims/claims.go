@@ -21,7 +21,7 @@ import (
 // Bounds are what one member may claim.
 type Bounds struct {
 	own map[wire.Kind][]netip.Prefix
-	// foreign are the addresses of those who had them first.
+	// foreign are addresses that another member claimed first.
 	foreign    []Range
 	namespaces []string
 	all        bool
@@ -88,7 +88,7 @@ func Of(c *setv1alpha1.Cluster, earlier []*setv1alpha1.Cluster) *Bounds {
 	return b
 }
 
-// Overlaps returns those whose addresses these overlap.
+// Overlaps returns the members whose addresses these overlap.
 func (b *Bounds) Overlaps() []string {
 	var out []string
 	for _, list := range b.own {

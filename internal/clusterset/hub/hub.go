@@ -102,7 +102,7 @@ type Hub struct {
 	// news wakes the loop: objects have changed. ready is closed when they have been read.
 	news  chan struct{}
 	ready chan struct{}
-	// commits wakes the one who brings groups up to date.
+	// commits wakes the goroutine that brings groups up to date.
 	commits chan struct{}
 	// records keep what is believed of members. They have a lock of their own, which is taken last.
 	records *records.Records
@@ -389,8 +389,8 @@ func (h *Hub) commitNow() {
 	}
 }
 
-// mostMembers is how many members a remote group has at most for a policy with it to be sent to
-// those who do not have it yet.
+// mostMembers bounds the members of a remote group. A policy with a larger group is not sent to
+// clusters that do not have it yet.
 const mostMembers = 20_000
 
 // measure finds the groups that are too broad. The caller holds the lock.
@@ -591,8 +591,8 @@ func (h *Hub) around(name string) {
 	}
 }
 
-// view is what a member is told of, as of now: of who is silent for too long nothing counts in
-// groups of rules that allow.
+// view is what a member receives, as of now. Workloads of a cluster that has been silent for too
+// long do not count in groups of rules that allow.
 type view struct {
 	*union.Union
 	stale  map[string]bool
@@ -627,7 +627,7 @@ func (m *member) lastHeard() time.Time {
 	return m.heard
 }
 
-// expire finds out who is silent for too long.
+// expire finds the members that have been silent for too long.
 func (h *Hub) expire() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

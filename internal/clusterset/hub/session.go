@@ -23,7 +23,7 @@ import (
 const (
 	// mostWrong is how many lines that are no records are read of a member before the stream ends.
 	mostWrong = 100
-	// bytesPerSecond is how much a member may send; who sends more waits.
+	// bytesPerSecond is how much a member may send; a member that sends more waits.
 	bytesPerSecond, bytesAtOnce = 8 << 20, 32 << 20
 	// writeLimit is how long a member may take to receive what was written.
 	writeLimit = time.Minute
@@ -52,7 +52,7 @@ type session struct {
 	// yielding says that this is to be sent.
 	taken    *wire.Taken
 	yielding bool
-	// questions are to be asked, asked is who waits for an answer.
+	// questions are to be asked, asked are the callers that wait for an answer.
 	questions []wire.Question
 	asked     map[uint64]chan wire.Answer
 }
@@ -345,7 +345,7 @@ func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
 		m.wrong = wire.OneLine(wrong[0], 256)
 	}
 	if s.listed = s.listed || up.Listed; up.Listed || len(up.Interests)+len(up.GoneInterests) > 0 {
-		h.commitNow() // so that what is asked for is answered with who is in it
+		h.commitNow() // so that groups are answered with their members
 		for i := range up.Interests {
 			s.out.Ask(up.Interests[i].Group)
 		}

@@ -110,7 +110,8 @@ type Member struct {
 	Options
 	// known is closed when what was on record has been given to Policies.
 	known chan struct{}
-	// news wakes who connects, told who tells, work who writes objects.
+	// news wakes the goroutine that connects, told the one that reports, work the one that writes
+	// objects.
 	news, told, work chan struct{}
 	// certificate is what this cluster proves itself with, questions answers what the hub asks.
 	// These and records have locks of their own, which are taken last.
@@ -122,8 +123,8 @@ type Member struct {
 	mu   sync.Mutex
 	feed *feed.Feed
 	book *remote.Book
-	// entities are the ExternalEntities for who is in the book, where an Antrea Controller computes
-	// the policies; elsewhere nil.
+	// entities are the ExternalEntities for the members of remote groups, where an Antrea
+	// Controller computes the policies; else nil.
 	entities *external.Writer
 	// fed are the kinds that are listened to.
 	fed bool
@@ -182,8 +183,8 @@ func New(o Options) *Member {
 // Known is closed when what was on record has been given to Policies.
 func (m *Member) Known() <-chan struct{} { return m.known }
 
-// Elsewhere returns who of other clusters is in peers, and the labels that Namespaces and Nodes of
-// this cluster have besides their own.
+// Elsewhere returns the workloads of other clusters in peers, and the labels that Namespaces and
+// Nodes of this cluster have in the set.
 func (m *Member) Elsewhere() (remote []policy.Entity, own map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -439,7 +440,7 @@ func (m *Member) tell(ctx context.Context) {
 	}
 }
 
-// look finds out whether who is in peers of other clusters does not count any more.
+// look finds out whether workloads of other clusters in peers have expired.
 func (m *Member) look(o *setv1alpha1.Membership) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -447,8 +448,9 @@ func (m *Member) look(o *setv1alpha1.Membership) {
 	m.give()
 }
 
-// expire makes who is in peers of other clusters count no more when the hub is silent for longer
-// than the Membership says. They count again when the hub has told all. The caller holds the lock.
+// expire makes workloads of other clusters in peers count no more when the hub has been silent for
+// longer than the Membership says. They count again when the hub has sent everything. The caller
+// holds the lock.
 func (m *Member) expire(o *setv1alpha1.Membership) {
 	after := o.Spec.StaleAfter
 	switch {

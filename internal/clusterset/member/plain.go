@@ -14,8 +14,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// A cluster whose policies an Antrea Controller computes: what the hub has sent is written in its
-// words, and who of other clusters is in peers as ExternalEntities.
+// A cluster whose policies an Antrea Controller computes: what the hub has sent is written as
+// objects of Antrea, and workloads of other clusters in peers as ExternalEntities.
 
 // elsewhere are the Policies of a cluster whose policies are computed elsewhere.
 type elsewhere struct{}
@@ -57,8 +57,8 @@ func (m *Member) inPlain(object client.Object, needs []client.Object, uid string
 	return needs, nil
 }
 
-// writeEntities brings the ExternalEntities in line with who is in remote groups, where an Antrea
-// Controller computes the policies.
+// writeEntities brings the ExternalEntities in line with the members of remote groups, where an
+// Antrea Controller computes the policies.
 func (m *Member) writeEntities(ctx context.Context) error {
 	if m.entities == nil {
 		return nil

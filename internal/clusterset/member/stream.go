@@ -112,7 +112,7 @@ func (m *Member) stream(ctx context.Context, server string, proof *certificate.P
 	}
 	err = m.hearHub(ctx, in, heard)
 	cancel(nil)
-	_ = body.CloseWithError(err) // whoever is writing
+	_ = body.CloseWithError(err) // ends a write that is in progress
 	telling.Wait()
 	return true, causeOf(ctx, err)
 }

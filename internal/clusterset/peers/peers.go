@@ -196,9 +196,9 @@ func check(p *policy.Peer) error {
 		set  bool
 		what string
 	}{
-		{p.IPBlock != nil, "ipBlock names addresses, whosever they are"},
-		{p.FQDN != "" || len(p.DomainNames) > 0, "a name is looked up by whoever enforces"},
-		{len(p.Networks) > 0, "networks are addresses, whosever they are"},
+		{p.IPBlock != nil, "ipBlock names addresses of any owner"},
+		{p.FQDN != "" || len(p.DomainNames) > 0, "each enforcer looks up a name by itself"},
+		{len(p.Networks) > 0, "networks are addresses of any owner"},
 		{p.Group != "", "a group is one of its own cluster; write its selectors into the peer"},
 		{p.Namespaces != nil, "namespaces relates Namespaces of one cluster; select them by namespaceSelector"},
 	} {

@@ -34,8 +34,8 @@ func Hidden(source, viewer *setv1alpha1.Cluster) (*setv1alpha1.SeenAs, bool) {
 	return nil, false
 }
 
-// HiddenAt says as what the Pods of a cluster are seen by who has an address, if it is not by their
-// own.
+// HiddenAt says how the Pods of a cluster appear to the machine at an address, if not by their own
+// addresses.
 func HiddenAt(source *setv1alpha1.Cluster, at netip.Addr) (*setv1alpha1.SeenAs, bool) {
 	return hiddenFrom(entriesOf(source), netip.PrefixFrom(at, at.BitLen()))
 }

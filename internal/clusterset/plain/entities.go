@@ -95,8 +95,8 @@ func nameOf(kind string, n int) string {
 	return "r-" + hex.EncodeToString(sum[:8]) + "-" + strconv.Itoa(n)
 }
 
-// Load takes over what there is, before anything else: who comes into the same groups again is put
-// where it was.
+// Load takes over the present objects, before anything else, so that a workload that joins the same
+// groups again gets its former object.
 func (x *Entities) Load(all []v1alpha2.ExternalEntity) {
 	for i := range all {
 		o := &all[i]

@@ -166,7 +166,7 @@ func (w *writer) kubernetes(list []networkingv1.NetworkPolicyPeer) {
 	}
 }
 
-// remote is the peer that means who is in a remote group.
+// remote is the peer that selects the members of a remote group.
 func (w *writer) remote(group string) v1beta1.NetworkPolicyPeer {
 	in := &metav1.LabelSelector{MatchLabels: map[string]string{LabelOf(group): "", setv1alpha1.LabelFromHub: "true"}}
 	here := &metav1.LabelSelector{MatchLabels: map[string]string{namespaceName: Namespace}}

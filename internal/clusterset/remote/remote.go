@@ -327,7 +327,7 @@ func (b *Book) note(group, text string) {
 	b.changed[group] = struct{}{}
 }
 
-// addressesOf is what tells members apart for those who enforce.
+// addressesOf is what distinguishes members for enforcers.
 func addressesOf(text string) string {
 	at, _, _ := strings.Cut(text, ";")
 	return at

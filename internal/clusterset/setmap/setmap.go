@@ -74,7 +74,8 @@ type cluster struct {
 type view struct {
 	View
 	viewer string
-	// family is 0 for IPv4, 1 for IPv6; at are those who see it so, by such addresses.
+	// family is 0 for IPv4, 1 for IPv6; at are the viewers that see it so, by addresses of that
+	// family.
 	family int
 	at     bits
 }

@@ -775,7 +775,7 @@ func (u *Union) Part(id, cluster string) []string {
 // Size is how many members a group has in all clusters.
 func (u *Union) Size(id string) int { return u.sizes[u.names[id]] }
 
-// Clusters returns those who have something in a group, sorted.
+// Clusters returns the clusters that have members in a group, sorted.
 func (u *Union) Clusters(id string) []string {
 	var out []string
 	for name, p := range u.parts[u.names[id]] {

@@ -323,8 +323,8 @@ type Selector struct {
 	Expressions []Expression      `json:"x,omitempty"`
 }
 
-// Interest is a peer of a policy that the member itself has, which means workloads of other
-// clusters. The hub computes who they are, as far as their clusters let them be seen.
+// Interest is a peer of one of the member's own policies that selects workloads of other clusters.
+// The hub computes these workloads, as far as their clusters let them be seen.
 type Interest struct {
 	// Group is the id of the remote group. The hub makes it from the rest as well: where the two
 	// differ, it has not understood all.

@@ -16,7 +16,7 @@ import (
 )
 
 // inputsSum is another number when policies, machines or groups are others than before. Pods count
-// where they are somebody's other end: who they were then is looked at for each connection.
+// where they are the other end of an interface: each connection looks up the Pod of that time.
 func inputsSum(c *explain.Computation, acls []cloud.NetworkACL) (sum uint64) {
 	add := func(format string, args ...any) {
 		// The sum is the same in any order. Parts of a hash with a structure, as FNV, could cancel.

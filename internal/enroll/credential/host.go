@@ -13,8 +13,8 @@ import (
 // accountPrefix begins the names of the ServiceAccounts of hosts.
 const accountPrefix = "nephele-agent-"
 
-// Host is who proves itself: the host of an ExternalNode or, without a Namespace, a member of the
-// set, by the name of its Cluster.
+// Host identifies the client that enrolls: the host of an ExternalNode or, without a Namespace, a
+// member of the set, by the name of its Cluster.
 type Host struct{ Namespace, Name string }
 
 // Cluster is the Host that a Cluster stands for.

@@ -21,8 +21,8 @@ import (
 // Lifetime is how long a token lasts that an agent asks for. The API server may say less.
 const Lifetime = 7 * 24 * time.Hour
 
-// Claims are what a token of a ServiceAccount says of itself. They are not checked: anyone who has
-// the token may read it.
+// Claims are what a token of a ServiceAccount says of itself. They are not verified, because the
+// holder of a token may read it.
 type Claims struct {
 	Namespace, Account string
 	Issued, Expires    time.Time
@@ -89,7 +89,8 @@ func ClusterAuthorities(ctx context.Context, to *rest.Config) ([]byte, error) {
 }
 
 // Succeeds reports whether published authorities are those that take the place of the known ones:
-// they have one of them in common. Who knows a server by authorities of another kind keeps these.
+// they have one of them in common. A client that verifies a server by authorities of another kind
+// keeps these.
 func Succeeds(published, known []byte) bool {
 	now, before := certificatesIn(published), certificatesIn(known)
 	for text := range before {

@@ -22,14 +22,14 @@ const azureTime = "01/02/06 15:04:05 -0700"
 type Attested struct {
 	// Subscription and VM, its vmId, are in lower case.
 	Subscription, VM string
-	// Nonce is what anyone who asked for it has chosen.
+	// Nonce is the value that the requester has chosen.
 	Nonce            string
 	Created, Expires time.Time
 }
 
 // Nonce binds what Azure signs to one request for a certificate: to its key, and to the token that
-// is shown with it. No one else can use what was signed for it, and who does not have the token can
-// not make a machine sign what helps with it.
+// is shown with it. No other client can use what was signed for it. Without the token, a client
+// cannot make a machine sign anything useful.
 func Nonce(account, secret, request string) string {
 	h := sha256.New()
 	for _, part := range []string{"nephele host nonce", account, secret, request} {
@@ -48,7 +48,7 @@ func Azure(text, name string, authorities []*x509.Certificate, now time.Time) (A
 	}
 	signer := signed.GetOnlySigner()
 	if signer == nil {
-		return Attested{}, fmt.Errorf("%w: it comes without the certificate of who has signed it", ErrForged)
+		return Attested{}, fmt.Errorf("%w: it comes without the certificate of its signer", ErrForged)
 	}
 	if err := mayAttest(signer, signed.Certificates, name, authorities, now); err != nil {
 		return Attested{}, err
@@ -61,10 +61,10 @@ func Azure(text, name string, authorities []*x509.Certificate, now time.Time) (A
 }
 
 // mayAttest fails unless the authorities say that a certificate is that of a metadata service.
-// Those that came with it can be links to them.
+// Certificates that came with it can be links to them.
 func mayAttest(signer *x509.Certificate, links []*x509.Certificate, name string, authorities []*x509.Certificate, now time.Time) error {
 	if !slices.ContainsFunc(signer.DNSNames, func(n string) bool { return n == name || strings.HasSuffix(n, "."+name) }) {
-		return fmt.Errorf("%w: the certificate of who has signed it is for %.100q, not for %s", ErrForged, signer.DNSNames, name)
+		return fmt.Errorf("%w: the certificate of its signer is for %.100q, not for %s", ErrForged, signer.DNSNames, name)
 	}
 	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now}
 	for _, c := range authorities {
@@ -75,12 +75,12 @@ func mayAttest(signer *x509.Certificate, links []*x509.Certificate, name string,
 	}
 	chains, err := signer.Verify(o)
 	if err != nil {
-		return fmt.Errorf("%w: the certificate of who has signed it, issued by %.100q: %w", ErrForged, signer.Issuer.CommonName, err)
+		return fmt.Errorf("%w: the certificate of its signer, issued by %.100q: %w", ErrForged, signer.Issuer.CommonName, err)
 	}
 	if signer.IsCA || !slices.ContainsFunc(chains, func(chain []*x509.Certificate) bool {
 		return !slices.ContainsFunc(chain, func(c *x509.Certificate) bool { return !strong(c) })
 	}) {
-		return fmt.Errorf("%w: the certificate of who has signed it is that of an authority, or a key is too short", ErrForged)
+		return fmt.Errorf("%w: the certificate of its signer is that of an authority, or a key is too short", ErrForged)
 	}
 	return nil
 }

@@ -105,7 +105,8 @@ func parse(text string) (*pkcs7.PKCS7, error) {
 	return signed, nil
 }
 
-// signedBy returns what one of the certificates has signed. Those that come with it do not count.
+// signedBy returns what one of the certificates has signed. Certificates that come with it do not
+// count.
 func signedBy(signed *pkcs7.PKCS7, certificates []*x509.Certificate) ([]byte, error) {
 	signed.Certificates = certificates
 	if err := signed.Verify(); err != nil {

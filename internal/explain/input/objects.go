@@ -37,7 +37,7 @@ type Objects struct {
 	TrimmedPods []*convert.TrimmedPod
 	Nodes       []*corev1.Node
 	Services    []*corev1.Service
-	// Slices say who is behind a Service; where there are none its selector does.
+	// Slices list the endpoints of a Service; without any, its selector does.
 	Slices        []*discoveryv1.EndpointSlice
 	Entities      []*v1alpha2.ExternalEntity
 	ExternalNodes []*v1alpha1.ExternalNode

@@ -29,8 +29,8 @@ const Settling = 5 * time.Minute
 type Picture struct {
 	// Enforcer is the key of the account.
 	Enforcer string
-	// Own are the interfaces of the account, by ID and MAC address. Whoever may write into its
-	// bucket may tell of others what he likes: these get no names, and no policy has decided.
+	// Own are the interfaces of the account, by ID and MAC address. A writer of its bucket may
+	// forge records of other interfaces: these get no names and no deciding policy.
 	Own    map[string]bool
 	Judge  *judge.Judge
 	Owners *live.Owners
@@ -86,7 +86,8 @@ func (p *Picture) entry(r *flows.Row, j *judge.Judgement) *live.Entry {
 
 func count(n uint64) int64 { return int64(min(n, 1<<53)) }
 
-// owner is who had the address of an end then, and whether it is who the row was judged for.
+// owner is the holder of an end's address at the time, and whether it is the one that the row was
+// judged for.
 func (p *Picture) owner(end *analysis.End, e *live.Entry, client bool) (live.Owner, bool) {
 	a, own := e.Server, e.Direction == "In"
 	if client {
@@ -96,7 +97,7 @@ func (p *Picture) owner(end *analysis.End, e *live.Entry, client bool) (live.Own
 	if end.Kind != "" {
 		judged = live.Owner{Kind: end.Kind, Namespace: end.Namespace, Name: end.Name, Enforcer: end.Enforcer}
 	}
-	if own { // the interface says who it is
+	if own { // the interface identifies it
 		return judged, true
 	}
 	then, known := p.Owners.At(a, e.First, "")

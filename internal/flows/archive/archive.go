@@ -318,7 +318,7 @@ func (a *Archive) Stats() Stats {
 	return a.stats
 }
 
-// row is an entry as it is in a file. The names are for whoever reads the files by other means.
+// row is an entry as it is in a file. The names are for other programs that read the files.
 type row struct {
 	Minute    int64  `parquet:"minute,timestamp(millisecond),delta"`
 	First     int64  `parquet:"first_ms,delta"`

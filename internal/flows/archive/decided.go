@@ -30,7 +30,8 @@ const (
 	maxSumBytes = 16 << 20
 )
 
-// decider is what sums are about: rules that decided, and what says who may know.
+// decider is what sums are about: rules that decided, and what determines which callers may see
+// them.
 type decider struct {
 	Host    string     `json:"h,omitempty"` // the Namespace of the host that saw it, if one did
 	Client  string     `json:"c,omitempty"` // that of the client, as of the server

@@ -54,7 +54,7 @@ func (d *disagreements) note(e *Entry, now time.Time) bool {
 	k := dispute{e.Enforcer, e.Differs, e.Cause}
 	x := d.known[k]
 	if x == nil {
-		if now.Sub(d.swept) >= time.Second { // whoever floods it makes nobody look again and again
+		if now.Sub(d.swept) >= time.Second { // a flood does not make every call sweep
 			d.expire(now)
 		}
 		if len(d.known) >= maxDiffering || d.of[e.Enforcer] >= maxDifferingOfOne {

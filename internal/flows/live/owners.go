@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Owner is somebody who has addresses.
+// Owner is an object that has addresses.
 type Owner struct {
 	// Kind is Pod, ExternalEntity, Node or Service.
 	Kind, Namespace, Name string
@@ -15,7 +15,7 @@ type Owner struct {
 	Enforcer string
 }
 
-// Owners knows who has which address, and who had it within the last hour.
+// Owners knows the holder of each address, and its holders within the last hour.
 type Owners struct {
 	mu       sync.Mutex
 	tenures  map[netip.Addr][]tenure
@@ -26,7 +26,7 @@ type Owners struct {
 // ref names an object, whichever enforcer it has.
 type ref struct{ kind, namespace, name string }
 
-// object is somebody who has addresses now.
+// object is an Owner with its present addresses.
 type object struct {
 	Owner
 	addresses []netip.Addr

@@ -173,8 +173,9 @@ func (s *Store) answer(a *answer, minutes bool, now time.Time) (oldest time.Time
 	return oldest
 }
 
-// mark is the word by which an answer says up to what it tells, a number that counts what everybody
-// reports: who may not see everything learns nothing from it, nor from others that he makes up.
+// mark encrypts the position up to which an answer goes. The position counts the entries of all
+// enforcers, so a caller who may not see everything must learn nothing from it, nor from a forged
+// one.
 func (s *Store) mark(seq uint64) string {
 	var b [aes.BlockSize]byte
 	binary.BigEndian.PutUint64(b[:], seq)
@@ -320,7 +321,7 @@ func (a *answer) add(e *Entry) bool {
 	if x.Service != nil {
 		k.service = x.Service.Address
 	}
-	if a.follows { // each window is reported by itself, so that anyone who follows sees what was added
+	if a.follows { // each window is reported by itself, so that a follower sees what was added
 		k.window = e.Start
 		x.First = metav1.NewMicroTime(e.Start)
 	}
@@ -384,9 +385,9 @@ func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
 	return x, true
 }
 
-// HostOf is the Namespace of an enforcer that is a host: NAMESPACE/NAME. Of a cloud account, which
-// has a longer key, it is empty: who may read the account's Namespace may not therefore see the
-// traffic of its machines.
+// HostOf is the Namespace of an enforcer that is a host: NAMESPACE/NAME. For a cloud account, which
+// has a longer key, it is empty: a caller who may read the account's Namespace may not therefore
+// see the traffic of its machines.
 func HostOf(enforcer string) (namespace string, is bool) {
 	parts := strings.Split(enforcer, "/")
 	if len(parts) == 2 {
@@ -401,8 +402,8 @@ func (s *Sight) sees(e *Entry) bool {
 	return s.All || s.namespace(e.ClientOwner.Namespace) || s.namespace(e.ServerOwner.Namespace) || s.namespace(host)
 }
 
-// end is an end as the caller may see it. Nodes are named to everybody who sees the flow: the Pod
-// at its other end says on which it runs.
+// end is an end as the caller may see it. A caller who sees the flow may see the name of a Node:
+// the Pod at the other end says on which Node it runs.
 func (f *filter) end(a netip.Addr, o Owner) analysis.FlowEnd {
 	x := analysis.FlowEnd{Address: a.String()}
 	switch {

@@ -55,7 +55,7 @@ type Store struct {
 	// forgotten is, by Namespace, until when flows were dropped before their time.
 	forgotten map[string]time.Time
 	seq       uint64
-	// marks hides numbers from who may not see everything.
+	// marks hides numbers from callers who may not see everything.
 	marks  cipher.Block
 	losses analysis.FlowLosses
 	// differing is where traffic is not as rules say.

@@ -2,7 +2,7 @@ package live
 
 import analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 
-// maxTap is how many entries wait at most for anyone who takes them.
+// maxTap bounds the entries that wait for a reader.
 const maxTap = 50_000
 
 // Tap returns a channel of all that is taken in from now on. What is not taken out in time is lost,
@@ -15,7 +15,7 @@ func (s *Store) Tap() <-chan *Entry {
 	return tap
 }
 
-// Told is an entry as somebody sees it who may see everything.
+// Told is an entry as for a caller who may see everything.
 func Told(e *Entry) analysis.SeenFlow {
 	x, _ := (&filter{sight: Sight{All: true}}).see(e)
 	return x

@@ -33,7 +33,7 @@ type Edge struct {
 	// Machine is the one at which it was seen.
 	Machine   policy.EntityRef
 	Direction cloud.Direction
-	// Peer is who the other end is; of an address alone it is empty.
+	// Peer is the entity at the other end; empty for an address alone.
 	Peer     policy.EntityRef
 	Address  netip.Addr
 	Protocol uint8
@@ -216,7 +216,7 @@ func (w *writer) cost(key string) int {
 	rules, pairs := map[rule]bool{}, map[pair]bool{}
 	for _, e := range w.edges {
 		if e.Peer.Namespace != w.options.Namespace || e.Peer.Kind == 0 {
-			continue // the same whatever tells machines apart, but for whom it is for
+			continue // the same however machines are told apart, except for the subject
 		}
 		at := traffic{e.Direction, e.Protocol, e.Port}
 		rules[rule{w.entities[e.Machine].Labels[key], w.entities[e.Peer].Labels[key], at}] = true

@@ -20,8 +20,8 @@ import (
 // former are still believed. The list is one file, which is replaced as a whole; the files that
 // servers and clients read are made of it, every time it is asked for.
 
-// Beside is how long a new authority is only believed beside the former one, by which servers prove
-// themselves meanwhile: the time for everybody who knows servers by it to hear of the new one.
+// Beside is how long a new authority is only trusted beside the former one, which still signs
+// certificates of servers: the time for all clients to receive the new one.
 const Beside = 7 * 24 * time.Hour
 
 // Authority signs certificates.
@@ -31,8 +31,8 @@ type Authority struct {
 	bundle           []byte
 }
 
-// CertPEM are the certificates of the authority and of former ones that are still believed, for
-// those who verify.
+// CertPEM are the certificates of the authority and of former ones that are still trusted, for
+// verifiers.
 func (a *Authority) CertPEM() []byte { return a.bundle }
 
 // RingFile is the path of the list of keys called name.

@@ -30,7 +30,7 @@ type Key struct {
 	Since time.Time
 }
 
-// String hides the material from whoever prints what holds a key.
+// String hides the key material when a value that holds a key is printed.
 func (k Key) String() string { return k.ID }
 
 // GoString does the same.
@@ -172,8 +172,8 @@ func (k Kind) Parse(text []byte) (Ring, error) {
 	return out, nil
 }
 
-// Where a Secret has what belongs to a list, beside the current key: since when that is, and the
-// former keys. Who knows no lists reads the current key only, from where it always was.
+// Where a Secret has the rest of a list of keys: since when the current key is current, and the
+// former keys. A version that knows no lists reads the current key only, from its usual place.
 const (
 	sinceData  = "since"
 	formerData = "former"

@@ -126,10 +126,10 @@ func (k *Kube) PutSeat(ctx context.Context, s Seat) (string, error) {
 	return written.ResourceVersion, nil
 }
 
-// tableOf reads a table: a line for each shard, with its holder, the term, who was before, and
-// whether he gave it up in order; and a line for each note. A table that a person or a defect has
-// changed might call a shard free that somebody holds, so nothing is believed of one that is not as
-// it was written, but for notes: they only keep processes from working.
+// tableOf reads a table: a line for each shard, with its holder, the term, the holder before, and
+// whether that one gave it up in order; and a line for each note. A table that a person or a defect
+// has changed might call a shard free that a replica holds. So a table that is not as it was
+// written is not trusted, except for its notes: they can only keep processes from working.
 func tableOf(cm *corev1.ConfigMap) Table {
 	t := Table{Version: cm.ResourceVersion, Notes: map[string]string{}}
 	for line := range strings.Lines(cm.Data[notesKey]) {

@@ -76,8 +76,8 @@ type Member struct {
 	lostSlot bool
 	barred   string
 	failing  string
-	// unknown is when the first reading had ended that showed a table of this version, which does
-	// not tell who holds what; zero if the last one told.
+	// unknown is when the first reading ended that showed a table of this version, which does not
+	// name the holders; zero if the last one did.
 	unknown        time.Time
 	unknownVersion string
 
@@ -170,11 +170,11 @@ func (m *Member) step(ctx context.Context) error {
 	if err := m.renew(ctx); err != nil {
 		return err
 	}
-	// The table first: anyone who it names had a seat before the seats are read.
+	// The table first: every replica that it names had a seat before the seats are read.
 	begun := m.Clock.Now()
 	t, err := m.Store.Table(ctx)
 	if err != nil {
-		return fmt.Errorf("read who holds what: %w", err)
+		return fmt.Errorf("read the table of shards: %w", err)
 	}
 	stands := m.agree(begun, t)
 	if err := m.look(ctx); err != nil {
@@ -194,12 +194,12 @@ func (m *Member) step(ctx context.Context) error {
 }
 
 // errUnknown is the error of a step that finds no table.
-var errUnknown = errors.New("the table of who holds what is absent or damaged; when that has been so for a lease, nobody holds anything, and it is made anew")
+var errUnknown = errors.New("the table of shards is absent or damaged; once that has lasted for a lease, no replica holds a shard, and the table is created anew")
 
-// agree gives up at once what a table that was read does not bear out. It reports whether the table
-// can be worked with: one that does not tell who holds what might hide a holder who has not seen it
-// yet. He trusts what he has read for no longer than his seat, so when such a table has stood for a
-// whole lease, no one holds anything.
+// agree gives up at once the shards that the table does not confirm. It reports whether the table
+// is usable: one that does not name the holders might hide a holder that has not read it yet. A
+// holder trusts its reading for no longer than its seat, so when such a table has stood for a whole
+// lease, no replica holds a shard.
 func (m *Member) agree(begun time.Time, t Table) bool {
 	now := m.Clock.Now()
 	m.mu.Lock()
@@ -227,8 +227,8 @@ func (m *Member) agree(begun time.Time, t Table) bool {
 	return m.unknown.IsZero() || t.Version != "" && begun.Sub(m.unknown) >= m.Times.Lease
 }
 
-// clear takes processes that are dead from their seats, so that who comes later need not wait until
-// he has seen that himself. One of the living does.
+// clear removes dead processes from their seats, so that a new replica need not wait until it has
+// observed that itself. One living replica does this.
 func (m *Member) clear(ctx context.Context) error {
 	if living := m.watch.living(); len(living) == 0 || living[0] != m.slot.Name {
 		return nil
@@ -495,7 +495,7 @@ func (m *Member) share(ctx context.Context, t Table) error {
 			m.again() // and everything is looked at once more
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("write who holds what: %w", err)
+			return fmt.Errorf("write the table of shards: %w", err)
 		}
 	}
 	return m.settle(ctx, next, d.take)
@@ -609,7 +609,7 @@ func (m *Member) settle(ctx context.Context, t Table, taken []int) error {
 	}
 	var err error
 	if len(taken) > 0 {
-		// How far those who gave something up have counted is read after that.
+		// The counts of replicas that gave up shards are read after that.
 		err = m.look(ctx)
 	}
 	m.mu.Lock()
@@ -769,7 +769,7 @@ func (m *Member) Notes() map[string]string {
 	return out
 }
 
-// Note has a note about a key written; an empty one is removed. It is for those who hold the key.
+// Note has a note about a key written; an empty one is removed. It is for the holder of the key.
 func (m *Member) Note(key, note string) {
 	m.mu.Lock()
 	if m.known.wanted[key] == note && (note != "" || m.known.notes[key] == "") {

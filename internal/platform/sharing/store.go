@@ -56,13 +56,13 @@ func (s Seat) left() Seat {
 	return s
 }
 
-// Table says who holds what.
+// Table names the holder of each shard.
 type Table struct {
 	Shards []Shard
-	// Notes are about single keys, for those who hold their shards.
+	// Notes are about single keys, for the holders of their shards.
 	Notes   map[string]string
 	Version string
-	// Unknown says that the table does not tell who holds what: it is absent or damaged.
+	// Unknown says that the holders are unknown: the table is absent or damaged.
 	Unknown bool
 }
 
@@ -72,8 +72,8 @@ type Shard struct {
 	Holder string
 	// Term rises whenever it is taken.
 	Term uint64
-	// Before is the epoch of who held it before the holder, or last. InOrder says that he gave it
-	// up himself.
+	// Before is the epoch of the former holder, or of the last one. InOrder says that the former
+	// holder gave it up itself.
 	Before  string
 	InOrder bool
 }

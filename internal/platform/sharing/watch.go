@@ -12,8 +12,8 @@ type watch struct {
 	seen  map[string]visibility
 	// moved are the processes that were seen to renew a seat.
 	moved map[string]bool
-	// gone says since when those that hold something, or sat, have not been seen to sit. Who left
-	// in order, or was taken from his seat, has been gone for a lease.
+	// gone says since when those that hold something, or sat, have not been seen to sit. A replica
+	// that left in order, or was removed from its seat, has been gone for a lease.
 	gone map[string]time.Time
 	// from is when the last reading began, and to when it had ended.
 	from, to time.Time

@@ -44,9 +44,9 @@ func exposed(p *policy.Policy, management bool) []policy.FieldError {
 		path := at("spec.ingress", i)
 		switch {
 		case management && len(doors) > 0 && (machines || !all):
-			c.given(path, strings.Join(doors, " and ")+" from anywhere in the Internet", "the blocks of those who administer the machines")
+			c.given(path, strings.Join(doors, " and ")+" from anywhere in the Internet", "the blocks of the administrators of the machines")
 		case !management && other && machines:
-			c.given(path, "an Allow rule for anybody in the Internet", "blocks or groups of those who need it, unless it is meant for everybody")
+			c.given(path, "an Allow rule for the whole Internet", "blocks or groups of the clients that need it, unless it is meant for everybody")
 		}
 	}
 	return c.errs

@@ -127,7 +127,7 @@ func nobody(p *policy.Policy, asked []*selecting, entities iter.Seq[Entity]) []p
 			continue
 		}
 		if looks += len(open); looks > mostLooks {
-			return nil // who knows
+			return nil // too many entities to look at all
 		}
 		open = slices.DeleteFunc(open, func(s *selecting) bool {
 			s.look(e.Labels)

@@ -7,7 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// GroupMembers returns who is in a group, naively: every entity is tried. It also returns the
+// GroupMembers returns the members of a group, naively: every entity is tried. It also returns the
 // ipBlocks.
 func GroupMembers(w *World, name policy.NamespacedName) ([]policy.EntityRef, []policy.CIDRBlock) {
 	o := &oracle{w: w}

@@ -23,8 +23,8 @@
 //     Scale sets are readable.
 //
 //   - Operations end at once, or after --azure-operation-delay; until then a second write gets
-//     AnotherOperationInProgress (409), and who refers to the resource RetryableError (429). A
-//     fault with late lets the operation fail in the end.
+//     AnotherOperationInProgress (409), and a write of a resource that references it RetryableError
+//     (429). A fault with late lets the operation fail in the end.
 //
 //   - Lists and rules in effect. The resources of a subscription or resource group are listed, and
 //     an interface of a machine that runs tells its effective security groups (az network nic

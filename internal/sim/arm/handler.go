@@ -165,8 +165,8 @@ func recorded(r *http.Request, body []byte, service string) map[string]string {
 	return out
 }
 
-// process takes a call from the door to its result: who calls, what disturbs it, is it within the
-// rate, run it.
+// process takes a call from the door to its result: authenticate it, disturb it, check its rate,
+// run it.
 func (h *Handler) process(req *request, to route, routeErr error) (answer, calls.Fault, error) {
 	if !to.open {
 		by, err := h.login.authenticate(req)

@@ -40,7 +40,7 @@ func (e *loginError) document(id string, now time.Time) any {
 	}
 }
 
-// login is the side of a Handler that says who calls: it gives tokens and reads them.
+// login is the side of a Handler that authenticates: it issues tokens and reads them.
 type login struct {
 	h   *Handler
 	key [sha256.Size]byte // signs tokens
@@ -207,8 +207,8 @@ func (l login) principal(wanted func(azure.Principal) bool) (azure.Principal, bo
 	return azure.Principal{}, false
 }
 
-// identityToken is the metadata service: it gives the token of a managed identity to anyone who is
-// on the machine.
+// identityToken is the metadata service: it gives the token of a managed identity to any process on
+// the machine.
 func (l login) identityToken(req *request) (answer, error) {
 	q := req.URL.Query()
 	refuse := func(description string) (answer, error) {
@@ -276,7 +276,7 @@ func (l login) seal(text string) []byte {
 	return m.Sum(nil)
 }
 
-// authenticate finds out who sends a call to Resource Manager.
+// authenticate finds the principal of a call to Resource Manager.
 func (l login) authenticate(req *request) (azure.Principal, error) {
 	if l.h.cfg.NoAuth {
 		p, _ := l.principal(func(azure.Principal) bool { return true })

@@ -37,8 +37,8 @@ func kindOf(method string) callKind {
 	return kindWrite
 }
 
-// Names of the buckets, for Set. Those of a subscription are one per principal, the global ones are
-// not; those of Network are one per subscription.
+// Names of the buckets, for Set. A bucket of a subscription exists once per principal, a global one
+// once; a bucket of Network once per subscription.
 const (
 	BucketReads         = "reads"
 	BucketWrites        = "writes"

@@ -183,7 +183,7 @@ func (d *regionData) aclAssociation(s *Subnet) string {
 	return "aclassoc-" + shortHash("acl/"+s.ID)
 }
 
-// CreateNetworkACL makes an ACL without entries: it denies everything to anyone who uses it.
+// CreateNetworkACL makes an ACL without entries: it denies everything in subnets that use it.
 func (r ACLs) CreateNetworkACL(vpcID string, tags Tags, token string) (NetworkACL, error) {
 	var out NetworkACL
 	err := r.mutate("CreateNetworkAcl", func(now time.Time) ([]string, error) {

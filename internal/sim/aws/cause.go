@@ -2,7 +2,7 @@ package aws
 
 import "time"
 
-// Cause says who asked for a mutation, and how. It is read only.
+// Cause is the caller of a mutation, and the call. It is read only.
 type Cause struct {
 	// Request is the id of the call that the answer carries.
 	Request string

@@ -13,8 +13,8 @@
 //   - Nothing happens by itself: time comes from the injected clock and ids from a counter and a
 //     seed, so that the same calls at the same times give the same state.
 //   - Allowed decides a packet from the security groups of both ends, and from the route tables and
-//     network ACLs between them as far as somebody has told or written them, without
-//     regard to who wrote the rules. The power state of instances plays no part in it.
+//     network ACLs between them as far as they are described or were written, without regard to
+//     their authors. The power state of instances plays no part in it.
 //
 // Concurrency: a World and its Region handles may be used from any number of goroutines. Mutations
 // are serialised; reads run beside one another. Hooks set by OnMutation run after the commit and

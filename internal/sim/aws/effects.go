@@ -44,8 +44,8 @@ func (x *addressIndex) groupsAt(viewer, n *NetworkInterface) []GroupName {
 	return effect.View(x.effects, viewer.ID, n.ID, n.Groups, groupPart)
 }
 
-// rulesAt are the rules of a group as an interface has them in force. Those of a group that has
-// gone stay for as long as the interface has not seen it go.
+// rulesAt are the rules of a group as an interface has them in force. Rules of a deleted group stay
+// as long as the interface has not seen the deletion.
 func (x *addressIndex) rulesAt(viewer placed, group string) []SecurityGroupRule {
 	var rules []SecurityGroupRule
 	if g := viewer.data.groups[group]; g != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
-// Credential is a key that signs requests. Those of AssumeRole carry a SessionToken and expire.
+// Credential is a key that signs requests. Credentials of AssumeRole carry a SessionToken and
+// expire.
 type Credential struct {
 	AccessKeyID  string    `json:"accessKeyId"`
 	Secret       string    `json:"secret"`

@@ -101,8 +101,8 @@ func (r Groups) SecurityGroupReferences(ids ...string) ([]GroupReference, error)
 	return out, nil
 }
 
-// refersFrom reports whether any group in the VPC, no matter who owns it, has a rule that refers to
-// a group.
+// refersFrom reports whether any group in the VPC, of any account, has a rule that references a
+// group.
 func (way packets) refersFrom(vpc, group string) bool {
 	for _, d := range way.w.regions {
 		for _, g := range d.groups {

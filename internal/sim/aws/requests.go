@@ -198,7 +198,7 @@ type Mutation struct {
 	Region    string // empty for calls that are of no region
 	Action    string // EC2 or STS action name, or the method of World that no action represents
 	Resources []string
-	// Cause is who asked for it through the wire; nil for what happens behind the scenes.
+	// Cause is the caller that asked for it over the wire; nil for internal mutations.
 	Cause *Cause
 }
 

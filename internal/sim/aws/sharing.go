@@ -124,7 +124,7 @@ func (r *site) tagsOnShared(id string) *Tags {
 	return r.data.sharedTags[id]
 }
 
-// used returns the private addresses taken in a VPC, no matter who.
+// used returns the private addresses taken in a VPC, by any account.
 func (r *site) used(vpcID string) map[netip.Addr]bool {
 	out := r.data.used(vpcID)
 	r.neighbours(func(d *regionData) { maps.Copy(out, d.used(vpcID)) })

@@ -32,7 +32,7 @@ type State struct {
 	Due         []Transition        `json:"due,omitempty"`
 	// Azure is the Azure side; nil if there is none.
 	Azure *azure.State `json:"azure,omitempty"`
-	// Effects say how long edits take. Those that were on their way when the State was saved are in
+	// Effects say how long edits take. Edits that were pending when the State was saved are in
 	// force in a World that is made of it.
 	Effects effect.Delay `json:"effects,omitzero"`
 }

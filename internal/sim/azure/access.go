@@ -34,7 +34,7 @@ func (c *Cloud) subscription(by *Principal, id string) (*Subscription, error) {
 	return s, nil
 }
 
-// admit checks who asks, and whether there is a place for what is asked about: all that Resource
+// admit checks the principal, and whether the scope of the resource exists: all that Resource
 // Manager decides before the provider of the resource.
 func (c access) admit(by *Principal, action string, id document.ID) error {
 	s, err := c.cloud.subscription(by, id.Subscription)

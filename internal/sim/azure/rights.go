@@ -9,7 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
 
-// Principal is who can call: an application (service principal) or a managed identity.
+// Principal is an identity that can call: an application (service principal) or a managed identity.
 type Principal struct {
 	Tenant   string `json:"tenant"`
 	ClientID string `json:"clientId"`

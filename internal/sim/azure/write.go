@@ -81,7 +81,7 @@ func (c edits) conditions(w Write, r *Resource) error {
 func (c edits) draft(id document.ID, prev *Resource, body map[string]any) (*Resource, error) {
 	next := &Resource{ID: id.String(), Type: canonical[id.Type()], id: id}
 	if prev != nil {
-		// The cloud keeps the case of anyone who came first.
+		// The cloud keeps the case of the first write.
 		next.ID, next.id, next.Power = prev.ID, prev.id, prev.Power
 	}
 	location, _ := body["location"].(string)

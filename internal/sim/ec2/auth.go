@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2/sigv4"
 )
 
-// authenticate finds out who calls which service in which region, and writes it into req. Errors
-// have the code that the service of the credential scope gives; without a scope, that of the
+// authenticate finds the caller, the service and the region of a request, and writes them into req.
+// Errors have the code that the service of the credential scope gives; without a scope, that of the
 // service that the API version of the request belongs to.
 func (h *Handler) authenticate(r *http.Request, req *request, body []byte) error {
 	signed, err := sigv4.Parse(r)

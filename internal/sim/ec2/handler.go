@@ -132,7 +132,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	answer, fault, err := h.process(r, req, body)
 	h.finish(req, fault, err)
-	// The OnCall hook and an abort come after the journal: anyone who reads it must find the call.
+	// The OnCall hook and an abort come after the journal: a reader of the journal must find the
+	// call.
 	if h.cfg.OnCall != nil {
 		if hookErr := h.cfg.OnCall(req.ctx, req.call); hookErr != nil {
 			err = codec.Fail("InternalError", "An internal error has occurred: %v", hookErr)
@@ -178,8 +179,8 @@ func readForm(r *http.Request) (url.Values, []byte, error) {
 	return values, body, nil
 }
 
-// process takes a call from the door to its result: who calls, what disturbs it, is it within the
-// rate, run it.
+// process takes a call from the door to its result: authenticate it, disturb it, check its rate,
+// run it.
 func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.Element, Fault, error) {
 	if err := h.authenticate(r, req, body); err != nil {
 		return nil, Fault{}, err

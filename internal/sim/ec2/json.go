@@ -55,7 +55,7 @@ func plainJSON(v json.RawMessage) string {
 	return text
 }
 
-// cause is what the world is reported about who asks for a mutation.
+// cause describes the caller of a mutation to the world.
 func (h *Handler) cause(r *http.Request, req *request) *aws.Cause {
 	source, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

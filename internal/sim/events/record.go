@@ -28,7 +28,7 @@ func record(m aws.Mutation, id string) object {
 	return out
 }
 
-// identity is who called. What happens behind the scenes is said to be done by a service.
+// identity is the caller. For internal mutations it is a service.
 func identity(m aws.Mutation) object {
 	if m.Cause == nil {
 		return object{"type": "AWSService", "invokedBy": "simulator.amazonaws.com"}

@@ -120,7 +120,7 @@ func (a *Attester) Handler(document func() (Attested, bool), now func() time.Tim
 		nonce := r.FormValue("nonce")
 		if r.Header.Get("Metadata") != "true" || r.Header.Get("X-Forwarded-For") != "" || r.FormValue("api-version") == "" || len(nonce) > longestNonce {
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write([]byte(`{"error": "Bad request. The header Metadata and a good api-version and nonce are needed"}`)) // who asked is gone
+			_, _ = w.Write([]byte(`{"error": "Bad request. The header Metadata and a good api-version and nonce are needed"}`)) // an error means that the client is gone
 			return
 		}
 		d, ok := document()
@@ -138,7 +138,7 @@ func (a *Attester) Handler(document func() (Attested, bool), now func() time.Tim
 			return
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_ = json.NewEncoder(w).Encode(map[string]string{"encoding": "pkcs7", "signature": text}) // who asked is gone
+		_ = json.NewEncoder(w).Encode(map[string]string{"encoding": "pkcs7", "signature": text}) // an error means that the client is gone
 	})
 	return mux
 }

@@ -132,10 +132,10 @@ func (v *service) open(w http.ResponseWriter, r *http.Request) {
 	v.sessions[token] = v.now().Add(time.Duration(seconds) * time.Second)
 	v.mu.Unlock()
 	w.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", strconv.Itoa(seconds))
-	_, _ = io.WriteString(w, token) // who asked is gone
+	_, _ = io.WriteString(w, token) // an error means that the client is gone
 }
 
-// answer tells those who have a session what is made of the document.
+// answer serves clients that have a session what form makes of the document.
 func (v *service) answer(form func([]byte) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v.mu.Lock()
@@ -159,6 +159,6 @@ func (v *service) answer(form func([]byte) (string, error)) http.HandlerFunc {
 			http.Error(w, fmt.Sprint(err), http.StatusInternalServerError)
 			return
 		}
-		_, _ = io.WriteString(w, text) // who asked is gone
+		_, _ = io.WriteString(w, text) // an error means that the client is gone
 	}
 }

@@ -21,8 +21,7 @@ type ReceiveInput struct {
 	Wait time.Duration
 	// Visibility hides what is handed out; nil means the queue's own time.
 	Visibility *time.Duration
-	// Before, if set, is called before each look, for anyone who fills queues only when somebody
-	// looks.
+	// Before, if set, is called before each look, so that queues can be filled on demand.
 	Before func()
 }
 

@@ -52,7 +52,7 @@ func run() int {
 	return cli.Main(ctx, os.Args[1:], streams, own...)
 }
 
-// upCommand is "up" with a choice of who computes the policies.
+// upCommand is "up" with a choice of the controller that computes the policies.
 func upCommand() *cobra.Command {
 	var antrea cli.AntreaFlags
 	var api controller.APIOptions
@@ -145,7 +145,7 @@ func memberHost(listen string) (string, error) {
 // anyLocalPort is where computed policies are served if no other machine is to reach them.
 const anyLocalPort = "127.0.0.1:0"
 
-// processName represents the Pod of the controller, for those who ask where it runs.
+// processName represents the Pod of the controller in the API.
 const processName = "nephele-up"
 
 // lease is that of a process that is the only one on its data directory: the next one need not wait

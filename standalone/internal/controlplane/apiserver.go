@@ -144,7 +144,7 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		"--service-account-key-file=" + creds.store.VerifyingFile(serviceAccountKey),
 		"--service-account-signing-key-file=" + key(serviceAccountKey),
 
-		// How aggregated API servers learn who is calling; published in ConfigMap
+		// How aggregated API servers authenticate the caller; published in ConfigMap
 		// kube-system/extension-apiserver-authentication.
 		"--requestheader-client-ca-file=" + cert(frontProxyAuthority),
 		"--requestheader-allowed-names=" + frontProxyUser,

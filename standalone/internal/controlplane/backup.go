@@ -31,8 +31,8 @@ const (
 	backupAttempts = 3
 	// snapshotLimit bounds how long the database may take.
 	snapshotLimit = 10 * time.Minute
-	// restoredRevisions is how far the versions of a restored database are put forward: anyone who
-	// has seen later ones than are in it has seen none that will come.
+	// restoredRevisions is how far the versions of a restored database are put forward, so that no
+	// client has seen a version that is still to come.
 	restoredRevisions = 1_000_000_000
 )
 
@@ -41,9 +41,9 @@ const (
 var keyFolders = []string{"pki", "api-pki"}
 
 // Backup writes what is in a data directory into an empty folder: the database as it is at one
-// instant, the keys, and the format. A running process goes on; of one that does not run a copy of
-// the database is started for the moment, so that nothing of anyone who owns the directory is
-// touched. Logs, the record of changes and flows are not in it.
+// instant, the keys, and the format. A running process goes on. Without one, a temporary copy of
+// the database is started, so that no file of the directory's owner is touched. Logs, the record of
+// changes and flows are not in it.
 func Backup(ctx context.Context, path, into string) error {
 	for range backupAttempts {
 		before, err := readKeys(path)
@@ -152,8 +152,8 @@ func snapshotStopped(ctx context.Context, dir *dataDir, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	// What a member writes when it starts would belong to anyone who makes the backup, who is often
-	// somebody else than who runs the next process.
+	// Files that a member writes when it starts would belong to the user of the backup, often
+	// another one than the user of the next process.
 	temp, err := os.MkdirTemp(filepath.Dir(to), ".database-")
 	if err != nil {
 		return err

@@ -133,8 +133,8 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 }
 
 // checkClock fails if the clock shows a time before the keys were made. They would be replaced
-// otherwise, and everybody who has a kubeconfig would need another one for a clock that will be set
-// right.
+// otherwise, and every user of a kubeconfig would need a new one because of a clock that will be
+// corrected.
 func (cp *ControlPlane) checkClock() error {
 	made, err := cp.creds.store.Made(clusterAuthority)
 	if err != nil {

@@ -25,7 +25,7 @@ const fieldManager = "nephele"
 const establishedPoll = 20 * time.Millisecond
 
 // InstallCRDs applies every CustomResourceDefinition in manifests, files ending in .yaml with one
-// object each, server-side and no matter who owned their fields before. It returns when each is
+// object each, server-side, whichever manager owned their fields before. It returns when each is
 // established and all its served versions can be discovered. It waits until ctx ends and can be
 // repeated. Definitions of the groups in shared that somebody else has installed stay as they are.
 func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS, shared ...string) error {

@@ -36,8 +36,8 @@ const (
 const frontProxyUser = "front-proxy-client"
 
 // serviceNetwork is where ClusterIPs come from; the API server takes its first address for the
-// "kubernetes" Service. There is no network of a cluster, so anyone who calls a Service calls this
-// machine and is refused: in a private range it might be a stranger's host that gets the call.
+// "kubernetes" Service. There is no cluster network, so a call to a Service reaches this machine
+// and is refused: with a private range, the call might reach a foreign host.
 var serviceNetwork = netip.MustParsePrefix("127.96.0.0/12")
 
 // credentials are the keys and certificates of one control plane, and the kubeconfig made from

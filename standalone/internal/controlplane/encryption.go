@@ -131,8 +131,8 @@ func (e *encryption) catchUp(ctx context.Context, client kubernetes.Interface) e
 		}
 		for i := range list.Items {
 			s := &list.Items[i]
-			// The API server writes an object that has not changed if it was read by another key.
-			// Who was faster has written it, too.
+			// The API server writes an object that has not changed if it was read by another key. A
+			// faster writer has encrypted it, too.
 			_, err := client.CoreV1().Secrets(s.Namespace).Update(ctx, s, metav1.UpdateOptions{FieldManager: fieldManager})
 			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("encrypt the Secret %s/%s of before: %w", s.Namespace, s.Name, err)

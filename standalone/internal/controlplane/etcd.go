@@ -119,13 +119,13 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 	// With a single member no one else can be elected; short ticks only shorten the wait for
 	// oneself.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
-	// Until a snapshot is made, every request stays in memory. There is no follower who could have
+	// Until a snapshot is made, every request stays in memory. There is no follower that could have
 	// missed one. But a member that starts applies again what came after its last snapshot, and
 	// looks through all of that once more when it elects itself: it gives up if some of it is gone
 	// from memory by then.
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 1000, 2000
-	// Who watches kinds that seldom change learns in time which version he has seen: older ones are
-	// soon gone, and he would have to list everything again.
+	// A client that watches kinds that seldom change gets recent versions in time: older ones are
+	// soon compacted, and it would have to list everything again.
 	cfg.WatchProgressNotifyInterval = 20 * time.Second
 	// What was is of use to no one for longer, and takes memory.
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, "1m"

@@ -132,7 +132,7 @@ func (p *inProcess) serve(req *http.Request, state *tls.ConnectionState) (*http.
 	}, nil
 }
 
-// body is that of an answer. Who closes it lets the handler end.
+// body is that of an answer. Closing it lets the handler end.
 type body struct {
 	*io.PipeReader
 	cancel context.CancelFunc

@@ -74,8 +74,8 @@ func (l *logFiles) etcdLogger() *zap.Logger {
 }
 
 // givingUp is what happens when etcd cannot go on, as on a full disk: it would panic, and a stack
-// trace helps no one who has to free space. The process ends; nothing that was acknowledged is
-// lost.
+// trace does not help an operator who has to free space. The process ends; nothing that was
+// acknowledged is lost.
 type givingUp struct {
 	out  io.Writer
 	log  string

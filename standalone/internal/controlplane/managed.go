@@ -20,10 +20,11 @@ const managedPlugin = "NepheleUnmanaged"
 // writes it.
 const accountAnnotation = "nephele.io/account"
 
-// unmanaged keeps the API server from noting who set which field of an object that represents
-// something in the cloud. Of such an object there is one for every virtual machine, only the
-// controller writes it, and the notes would be larger than the object, in every version that is
-// kept. The API server goes on without notes until somebody uses server-side apply on the object.
+// unmanaged keeps the API server from recording the managers of fields of objects that represent
+// something in the cloud. There is one such object for every virtual machine and only the
+// controller writes it. The managed fields would be larger than the object, in every version that
+// is kept. The API server goes on without notes until somebody uses server-side apply on the
+// object.
 //
 // For the same reason the garbage collector does not watch virtual machines, which own nothing and
 // are owned by no one: they would be decoded once more for it whenever their status changes. A

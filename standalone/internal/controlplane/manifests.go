@@ -25,8 +25,8 @@ import (
 const discoveryPoll = 50 * time.Millisecond
 
 // Apply applies every object in manifests, files ending in .yaml with one or several documents
-// each, server-side and no matter who owned their fields before. It waits until ctx ends for kinds
-// that cannot be discovered yet, theirs and the theirs of the parameters of admission policies. It
+// each, server-side, whichever manager owned their fields before. It waits until ctx ends for kinds
+// that cannot be discovered yet: their own, and the kinds of parameters of admission policies. It
 // can be repeated.
 func (cp *ControlPlane) Apply(ctx context.Context, manifests fs.FS) error {
 	objects, err := readObjects(manifests)

@@ -207,7 +207,8 @@ func (p *Peering) Remove(ctx context.Context, which string) error {
 	return nil
 }
 
-// change changes the members. Those that have just begun to hear one another do not do so yet.
+// change changes the members. It retries, because members that have just connected refuse changes
+// at first.
 func change(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, peeringLimit)
 	defer cancel()

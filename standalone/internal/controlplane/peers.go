@@ -45,8 +45,8 @@ type Peers struct {
 	JoinFile string
 }
 
-// Invitation is what a new member needs: who the others are, and the keys that all share. Anyone
-// who has it can do everything in the cluster.
+// Invitation is what a new member needs: the other members, and the keys that all share. Its holder
+// can do everything in the cluster.
 type Invitation struct {
 	Version int `json:"version"`
 	// Name is that of the new member, Peer its Peers.Listen.

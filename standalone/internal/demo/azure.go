@@ -157,8 +157,8 @@ func dataServices() []service {
 	}
 }
 
-// dataMatrix asks both simulators who reaches the databases: what leaves a VM of AWS that of AWS,
-// and what gets to a database that of Azure.
+// dataMatrix asks both simulators which machines reach the databases: what leaves a VM of AWS that
+// of AWS, and what gets to a database that of Azure.
 func (a account) dataMatrix() (matrix, error) {
 	machines, err := vms(a.regionState())
 	if err != nil {
@@ -243,8 +243,8 @@ func (a account) crosses(from place, nic int, addr netip.Addr, to database, s se
 	return v.Allowed, err
 }
 
-// halves says who stops a flow from a VM of AWS to the first database: the groups on AWS, and those
-// on Azure.
+// halves says which side stops a flow from a VM of AWS to the first database: the groups on AWS,
+// and those on Azure.
 func (a account) halves(from string) (aws, azureSide string, err error) {
 	machines, err := vms(a.regionState())
 	if err != nil {
@@ -266,7 +266,7 @@ func (a account) halves(from string) (aws, azureSide string, err error) {
 	return v.Reason, w.Reason, err
 }
 
-// lookAtData prints who reaches the databases, and checks it against a table.
+// lookAtData prints which machines reach the databases, and checks it against a table.
 func (s *story) lookAtData(want string, marks bool) error {
 	m, err := s.account.dataMatrix()
 	if err != nil {

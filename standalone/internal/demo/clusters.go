@@ -43,7 +43,7 @@ func podAddresses() map[string]string {
 	return map[string]string{"netops": "10.2.0.5", "netops-2": "10.2.0.6", "batch": "10.2.0.9", "forged": "10.9.0.7"}
 }
 
-// Who reaches the VMs of east, where a VM represents all of its interfaces.
+// Which machines reach the VMs of east, where a VM represents all of its interfaces.
 const (
 	// By the group of the account: ssh from anywhere, everything from the VPC.
 	expectSetBefore = `
@@ -386,7 +386,7 @@ func (c cluster) giveAddress(ctx context.Context, name, address string) error {
 	return c.Status().Update(ctx, &pod)
 }
 
-// setMatrix asks the simulator who reaches the VMs of east.
+// setMatrix asks the simulator which machines reach the VMs of east.
 func (s *setStory) setMatrix() (matrix, error) {
 	machines, err := vms(s.story.account.regionState())
 	if err != nil {
@@ -412,7 +412,7 @@ func (s *setStory) setMatrix() (matrix, error) {
 	return reach(from, to, s.story.account.server.World().Allowed)
 }
 
-// lookAtSet prints who reaches the VMs of east, and checks it.
+// lookAtSet prints which machines reach the VMs of east, and checks it.
 func (s *setStory) lookAtSet(want string, marks bool) error {
 	m, err := s.setMatrix()
 	if err != nil {

@@ -55,7 +55,7 @@ const (
 		203.0.113.7     | .... .... .... .... ----`
 )
 
-// Who reaches the databases, by the groups of both clouds.
+// Which machines reach the databases, by the groups of both clouds.
 const (
 	// The group of the databases admits postgres from the VPC and from Pods, ssh from the VPC, and
 	// everything from its own network.

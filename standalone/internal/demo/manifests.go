@@ -28,7 +28,7 @@ const (
 	fileDatabases = "90-database-tier.yaml"
 )
 
-// Those of the story of several clusters, besides the account and the selector.
+// The manifests of the story of several clusters, besides the account and the selector.
 const (
 	fileSetRoles    = "set-30-roles.yaml"
 	fileSetPods     = "set-40-pods.yaml"

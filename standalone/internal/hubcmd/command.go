@@ -92,8 +92,8 @@ delete it when the member runs.`,
 func newListCommand(dir *string, no error) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "Show the members, who answers, and whether they are enough",
-		Long: `Show the members, who answers, and whether they are enough.
+		Short: "Show the members, which of them answer, and whether they are enough",
+		Long: `Show the members, which of them answer, and whether they are enough.
 
 Exit codes: 0 all members answer; 1 one does not, or there are not enough of them.`,
 		Args: cobra.NoArgs,

@@ -35,7 +35,7 @@ func Keys(dir string) ([]keyscmd.List, error) {
 	ca := authority
 	ca.Then += " Copy the kubeconfig anew until then, wherever you have copies of it."
 	ca.Lost = "Certificates that it has signed are refused, so are copies of the kubeconfig; the file in the data directory is written anew at the next start.\n" +
-		"Whoever knows the API server by it does not believe it any more: hosts that enrolled with nephele enroll need a new kubeconfig unless they\n" +
+		"Clients that verify the API server by it no longer trust the server: hosts that enrolled with nephele enroll need a new kubeconfig unless they\n" +
 		"have heard of the other one, which they do when they renew their token (within three days)."
 	api := authority
 	api.Lost = "Agents and kube-apiserver hear of what is left as soon as the controller runs again."
@@ -45,7 +45,7 @@ func Keys(dir string) ([]keyscmd.List, error) {
 	secrets := keyscmd.List{Then: restart + " Then every Secret is encrypted anew, and the former key leaves the list.",
 		Kept: "without a former key nobody could read what it has encrypted. Rotate, and start nephele up: when every Secret is encrypted anew, the former key leaves by itself"}
 	return []keyscmd.List{
-		list("cluster-ca", controlplane.ClusterAuthority, "signs for the API server, the administrator and the processes of nephele up", "whoever has a kubeconfig", ca),
+		list("cluster-ca", controlplane.ClusterAuthority, "signs for the API server, the administrator and the processes of nephele up", "every holder of a kubeconfig", ca),
 		list("service-accounts", controlplane.ServiceAccountKey, "signs tokens of ServiceAccounts", "the API server", signing),
 		list("secrets", controlplane.SecretsKeys, "encrypts Secrets in the database", "the API server", secrets),
 		keysOfAPI(dir, api),

@@ -35,7 +35,7 @@ type quorum struct {
 func newQuorum(cfg *rest.Config, dataDir string, several bool) (*quorum, error) {
 	kube, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("tell who answers: %w", err)
+		return nil, fmt.Errorf("publish which process answers: %w", err)
 	}
 	return &quorum{kube: kube, dataDir: dataDir, several: several}, nil
 }

@@ -550,7 +550,7 @@ func (m Match) String() string {
 	case MatchToNode:
 		return "to the host"
 	case MatchAsked:
-		return "from who has connected"
+		return "from the client"
 	case MatchExit:
 		return fmt.Sprintf("by exit %d", m.Lo)
 	case MatchSourceTranslated:

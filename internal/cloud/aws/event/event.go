@@ -134,7 +134,7 @@ func (e *event) call(c cloud.Change, us Identity) (cloud.Change, bool) {
 	case len(c.IDs) == 0 && tags && len(found) > 0:
 		return cloud.Change{}, false // tags of volumes, images, ...
 	}
-	c.Author = cloud.Author{Who: cloud.Words(firstOf(d.Identity.ARN, d.Identity.InvokedBy, d.Identity.Type)), Call: d.Name, At: d.Time}
+	c.Author = cloud.Author{Name: cloud.Words(firstOf(d.Identity.ARN, d.Identity.InvokedBy, d.Identity.Type)), Call: d.Name, At: d.Time}
 	c.Author.Ours = us.ARN != "" && d.Identity.ARN == us.ARN
 	return c, true
 }

@@ -72,7 +72,7 @@ func TestReadEvent(t *testing.T) {
 		}
 	}
 	c, _ := Read(record(us, "DeleteVpc", "", `{"vpcId":"vpc-01234567"}`, "null"), Identity{Account: us, ARN: "arn:aws:sts::111122223333:assumed-role/ops/jo"})
-	if a := c.Author; a.Who != "arn:aws:sts::111122223333:assumed-role/ops/jo" || a.Call != "DeleteVpc" || a.At.Second() != 4 || !a.Ours {
+	if a := c.Author; a.Name != "arn:aws:sts::111122223333:assumed-role/ops/jo" || a.Call != "DeleteVpc" || a.At.Second() != 4 || !a.Ours {
 		t.Errorf("author %+v", a)
 	}
 }
@@ -95,7 +95,7 @@ func FuzzReadEvent(f *testing.F) {
 		if !relevant {
 			return
 		}
-		if len(c.IDs) > maxEventIDs || len([]rune(c.Author.Who)) > cloud.MaxWords || strings.ContainsAny(c.Author.Who, "\x00\n\r\x1b") {
+		if len(c.IDs) > maxEventIDs || len([]rune(c.Author.Name)) > cloud.MaxWords || strings.ContainsAny(c.Author.Name, "\x00\n\r\x1b") {
 			t.Errorf("%+v", c)
 		}
 		for _, id := range c.IDs {

@@ -23,10 +23,10 @@ type Request struct{ Region, Call, ID string }
 // Own remembers which changes are our own, so that events that tell of them need not be looked
 // at.
 //
-// What tells them is the id that the cloud gave to the request, in its answer to us and in the
-// event. Whoever forges an event with such an id only tells us what we know; a change that somebody
-// else made has an id of its own, whatever name and objects its event shows. A call whose answer
-// was lost has no id, so its event is read like a stranger's.
+// The request id identifies them: the cloud puts it into its answer to us and into the event. An
+// attacker that forges an event with such an id only reports what we know. A change by another
+// caller has an id of its own, whatever name and objects its event shows. The id of a call whose
+// answer was lost is unknown, so its event counts as another caller's.
 //
 // Methods are safe for concurrent use.
 type Own struct {

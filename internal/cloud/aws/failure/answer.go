@@ -70,8 +70,8 @@ func understood(api smithy.APIError) bool {
 type answerKey struct{}
 
 // KeepAnswer notes an answer that is an error, and puts the note on the error that is made of it.
-// The text is hidden if nobody vouches for the endpoint, such as one of many that a range allows:
-// whoever wrote the account would read by it what else answers there.
+// The text is hidden if the operator has not named the endpoint, such as one of many that a range
+// allows. Otherwise the author of the account could read answers of other servers there.
 func KeepAnswer(stack *middleware.Stack, hidden bool) error {
 	outer := func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (
 		middleware.DeserializeOutput, middleware.Metadata, error,

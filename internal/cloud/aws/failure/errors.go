@@ -192,7 +192,7 @@ func plain(err error) error {
 		if answered != nil {
 			msg += " [" + answered.asked() + "]"
 		}
-		// Apart, because it is another one each time: who compares texts cuts it off.
+		// Apart, because it is another one each time: a comparison of texts cuts it off.
 		var answer interface{ ServiceRequestID() string }
 		if errors.As(err, &answer) && answer.ServiceRequestID() != "" {
 			msg += " [request " + answer.ServiceRequestID() + "]"

@@ -23,7 +23,7 @@ import (
 
 // This file reads load balancers. Which ones there are, and which target groups, a few calls tell.
 // Their listeners, targets and tags have to be asked for one by one, of which the cloud lets
-// through ten a second: so whoever is new is asked first, and the others in turn.
+// through ten a second: so new balancers are asked for first, and the others in turn.
 
 const (
 	// balancersOfTags is how many balancers one call tells the tags of; the cloud takes no more.

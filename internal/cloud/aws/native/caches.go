@@ -74,7 +74,7 @@ func (r *serviceReader) caches(ctx context.Context) error {
 }
 
 // cacheClusters reads caches, and returns the members of replication groups by the names of these.
-// It notes who may have tags of his own, and whether he is in a state to tell them.
+// It notes which caches may have tags of their own, and whether their state allows reading them.
 func (r *serviceReader) cacheClusters(ctx context.Context, api *elasticache.Client, tagged map[string]bool) (map[string][]int, error) {
 	members := map[string][]int{}
 	err := r.paged("DescribeCacheClusters", func(mark *string) (*string, error) {

@@ -26,9 +26,9 @@ type Region interface {
 	Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error)
 }
 
-// Services are the native services of an account. Those that hold a group of a controller of ours
-// are shown whatever was asked for. It remembers what the APIs of services have described: an API
-// that fails is no reason to forget, and an event about an interface none to ask again.
+// Services are the native services of an account. A service with a group of a Nephele controller is
+// shown whatever was asked for. It remembers what the APIs of services have described: an API that
+// fails is no reason to forget, and an event about an interface none to ask again.
 type Services struct {
 	inner   Region
 	connect func(region string) *Conn
@@ -403,8 +403,8 @@ func servicesOf(snap *cloud.Snapshot, d *described, whose map[string]string) []c
 	return out
 }
 
-// ofCluster are those who claim an interface, where the members of a cluster are one: the cluster,
-// at place i.
+// ofCluster are the services that claim an interface, with the members of a cluster as one: the
+// cluster, at place i.
 func (d *described) ofCluster(id string, by []int, i int) []int {
 	var out []int
 	for _, x := range by {

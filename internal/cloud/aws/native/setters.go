@@ -239,8 +239,8 @@ func (s *Services) Apply(ctx context.Context, region string, op cloud.Op, apply 
 	return s.arrive(ctx, region, op)
 }
 
-// arrive waits until the interfaces of a service hold its groups. Those that go meanwhile do not
-// count; new ones are made with what it has.
+// arrive waits until the interfaces of a service hold its groups. Interfaces that are deleted
+// meanwhile do not count; new ones are made with what it has.
 func (s *Services) arrive(ctx context.Context, region string, op cloud.Op) error {
 	conn := s.connect(region)
 	nics := s.known(region).nics[op.Target]

@@ -16,9 +16,9 @@ const foreignRule = "rule "
 // place of one of ours that is gone.
 func Foreign(r cloud.Rule) bool { return strings.HasPrefix(r.Peer.PrefixListID, foreignRule) }
 
-// Decode reads the rules of a group of ours. What Encode does not write is shown as a rule with a
-// peer that nothing is known of, so that whoever compares the group with what is wanted finds it
-// and has it removed. exact is false if there is any.
+// Decode reads the rules of a group of ours. A rule that Encode would not write becomes a rule with
+// an unknown peer, so that a comparison with the wanted rules finds and removes it. Then exact is
+// false.
 func Decode(all []Document, group GroupID) (rules []cloud.Rule, exact bool) {
 	exact = true
 	mark := func(d cloud.Direction, what string) {

@@ -8,7 +8,7 @@
 //
 // Everything is a pure function; values may be used from any number of goroutines.
 //
-// # Where the port bends
+// # Where Azure does not fit the port
 //
 // The port was made for AWS: groups that only allow, many per interface, rules one by one. On Azure
 // an interface has one network security group (NSG), an ordered list with denies and tags, written
@@ -23,12 +23,12 @@
 //   - What cannot be said exactly makes its interface Interface.Untouchable.
 //   - Our rules end with a deny after the load balancer's probes. A group's content is written
 //     whole.
-//   - Peerings carry no groups (Peering.ByAddress). Subnet filters come with the snapshot; no plan
-//     depends on them.
-//   - This package says what a rule costs. Rights are asked for (cloud.Prober): Azure has no trial
-//     calls.
+//   - Group references do not work across peerings (Peering.ByAddress). Subnet filters come with
+//     the snapshot; no plan depends on them.
+//   - This package says what a rule costs. Rights are probed (cloud.Prober), because Azure has no
+//     dry-run calls.
 //
-// Above the adapter a few places ask for these properties; nothing asks which cloud it is. Not
+// Above the adapter, a few places check these properties; none checks which cloud it is. Not
 // chosen: a provider beside the port, which needs every loop twice; ordered groups in the planner,
 // whose meaning depends on the interface, which the adapter knows; Virtual Network Manager, which
 // is for whole networks only, takes minutes to deploy, and knows no groups.

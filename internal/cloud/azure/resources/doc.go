@@ -1,7 +1,7 @@
-// Package resources reads the resources of an Azure subscription in one region, as Azure describes
-// them, and says what snapshot of the port they are. It owns what Azure's documents mean: the
-// types, ids and tags of resources, pairs of groups, the former groups that an interface remembers,
-// peerings, routes, and the native services in front of virtual machines.
+// Package resources turns the documents of an Azure subscription's resources in one region into a
+// snapshot of the port. It owns what Azure's documents mean: the types, ids and tags of resources,
+// pairs of groups, the former groups that an interface remembers, peerings, routes, and the native
+// services in front of virtual machines.
 //
 // It promises that a snapshot says nothing that no document says: Region.Missing names each
 // resource that others refer to and that nothing describes, so that a caller can read it, and

@@ -365,8 +365,8 @@ func (r Router) Route(ctx context.Context, s cloud.Scope, op cloud.RouteOp) erro
 	return &cloud.Error{Class: cloud.Terminal, Call: string(op.Kind), Err: fmt.Errorf("%q is not a kind of operation on routes", op.Kind)}
 }
 
-// forward sets whether an interface takes packets for other addresses. Those of scale sets in
-// Uniform orchestration are as the model of the set says.
+// forward sets whether an interface takes packets for other addresses. For scale sets in Uniform
+// orchestration, the model of the set decides.
 func (r Router) forward(ctx context.Context, op cloud.RouteOp) error {
 	if inSet(op.Interface) {
 		n, err := r.one(ctx, op.Interface)

@@ -199,7 +199,7 @@ func (a Ranges) Contains(n Number) bool {
 // reaching returns the index of the first range that does not end before n.
 func (a Ranges) reaching(n Number) int {
 	low, high := 0, 1
-	for high < len(a) && a[high-1].To.Less(n) { // who walks along two sets mostly finds it near
+	for high < len(a) && a[high-1].To.Less(n) { // mostly near, in a walk along two sets
 		low, high = high, 2*high
 	}
 	for high = min(high, len(a)); low < high; {

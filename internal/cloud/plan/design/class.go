@@ -120,7 +120,7 @@ func (s *Designer) classKey(n *guard.NIC, used, native map[string]bool) (key, la
 }
 
 // heldKey tells interfaces of a class apart that are held at what they allow now; empty for those
-// that are not. Those that are closed for a while need not be told apart by what they hold.
+// that are not. Interfaces that are closed for a while need not be distinguished by what they hold.
 func (s *Designer) heldKey(n *guard.NIC) string {
 	held := s.Guard.Held(n)
 	switch {

@@ -12,8 +12,8 @@ import (
 
 // A region has a quota of groups. Where what policies want needs more of them than there may be,
 // the newest is refused: what is not in force yet, and of that what comes last in the order of
-// precedence. Whoever has a group keeps it, and to join one costs nothing, so that the next round
-// refuses the same.
+// precedence. An interface that has a group keeps it, and joining one costs nothing, so the next
+// round refuses the same.
 
 // crowded deals with a design for which there are too few groups. It reports whether something was
 // refused, or can be made smaller, so that the design has to be made again.

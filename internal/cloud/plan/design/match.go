@@ -87,8 +87,8 @@ type match struct {
 }
 
 func compareMatches(a, b match) int {
-	// Interfaces that stay as they are keep their group, whoever else holds it; but who writes into
-	// a record shall not make many others move.
+	// Interfaces that stay as they are keep their group, whichever others hold it; but a forged
+	// record must not make many other interfaces move.
 	return cmp.Or(
 		b2i(b.class.Frozen && !b.class.Unproven())-b2i(a.class.Frozen && !a.class.Unproven()),
 		cmp.Compare(b.overlap, a.overlap),

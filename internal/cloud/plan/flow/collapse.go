@@ -62,8 +62,8 @@ func common(grants []Grant) Grant {
 	return grants[last].only(out)
 }
 
-// allowsAs reports whether a grant allows what another one does. Whom it allows whoever he is may
-// differ.
+// allowsAs reports whether a grant allows what another one does. The addresses that it allows
+// without any membership may differ.
 func (c Grant) allowsAs(o Grant) bool { return c.All.Equal(o.All) && slices.Equal(c.Opaque, o.Opaque) }
 
 // only is the grant with nothing but what another one allows, which is a part of it.

@@ -65,8 +65,7 @@ func sameName(list []cloud.Peer, p cloud.Peer) (cloud.Peer, bool) {
 	return cloud.Peer{}, false
 }
 
-// leftOut are the addresses that the grant does not allow to a peer, if that has them: what the
-// grant leaves out of it, and does not allow whoever has the address.
+// leftOut are the addresses that the grant excludes from a peer and does not allow otherwise.
 func (c Grant) leftOut(p cloud.Peer) addrset.Set {
 	out := Family(c.Service.Protocol)
 	if q, ok := sameName(c.Opaque, p); ok {

@@ -21,9 +21,9 @@ type Permit struct {
 // Grant is what a Permit allows of one service.
 type Grant struct {
 	Service Service
-	// All are the allowed addresses. Anonymous are those of them that are allowed whoever has them,
-	// that is, without any membership in a group; Plain those of Anonymous that are allowed without
-	// the prefix lists of Opaque, too.
+	// All are the allowed addresses. Anonymous is the part of All that is allowed without any
+	// membership in a group; Plain the part of Anonymous that is allowed without the prefix lists
+	// of Opaque, too.
 	All, Anonymous, Plain addrset.Set
 	// Opaque are allowed peers that rules can only name as they are: groups of other accounts and
 	// prefix lists whose members are not known, and prefix lists from which nothing is taken out,

@@ -33,9 +33,9 @@ func (c Candidate) in(family addrset.Set) addrset.Set {
 }
 
 // traffic decides for everything that the class must allow whether to name it by group or by
-// address. What is allowed whoever has the address is named by address, so that a change of members
-// does not change such rules; the rest by the groups whose interfaces are all allowed, and what
-// remains by address. Where f says so, members are named in the mixed form instead.
+// address. What is allowed without membership is named by address, so that a change of members does
+// not change such rules; the rest by the groups whose interfaces are all allowed, and what remains
+// by address. Where f says so, members are named in the mixed form instead.
 func (s *Fitter) traffic(d Demand, f *forms) flow.Traffic {
 	f.asked, f.references = nil, 0
 	return flow.Traffic{
@@ -70,8 +70,9 @@ func (s *Fitter) findCandidates(view *intent.Network) []Candidate {
 }
 
 // nativeCandidates are the groups that the native rules of the class refer to and that are still
-// held, in a direction in which these rules decide. Where policies alone do, none of them is named:
-// its owner may give it to anybody, who would be let in until the next reading (decision 0026).
+// held, in a direction in which these rules decide. Where policies alone decide, none of them is
+// named: its owner may attach it to any interface, which would be let in until the next reading
+// (decision 0026).
 func (s *Fitter) nativeCandidates(c *Class, d cloud.Direction) []Candidate {
 	if !c.Frozen && !c.NICs[0].Open()[flow.Index(d)] {
 		return nil

@@ -6,8 +6,8 @@ import (
 )
 
 // Fitter finds the form in which what a class must allow fits into the quotas: which peers its
-// rules name by group, and which by address. It reads the design, and decides nothing about it: who
-// is left out if no form fits is for its caller to say.
+// rules name by group, and which by address. It reads the design, and decides nothing about it: the
+// caller decides what is left out if no form fits.
 type Fitter struct {
 	account *intent.Account
 	region  *intent.Region

@@ -22,7 +22,7 @@ func (s *Fitter) Listed(cells ...flow.Grant) addrset.Set {
 }
 
 // byList begins to name what is allowed in a cell: by prefix list and by address what is allowed
-// whoever has the address. It returns what remains.
+// without membership. It returns what remains.
 func (s *Fitter) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Set) {
 	cell = flow.Cell{Service: h.Service, Addrs: h.Anonymous}
 	var named []addrset.Set

@@ -23,8 +23,8 @@ type Lowerer interface {
 	// Bound is what an interface can be allowed at most, whatever the form of its rules. What
 	// exceeds it is refused without a try, so it must never be too low.
 	Bound(q Quota) Bound
-	// Uses counts what rules take of each limit that holds for one group. Those of which they take
-	// nothing may be left out.
+	// Uses counts what rules take of each limit that holds for one group. A limit that the rules do
+	// not use may be left out.
 	Uses(rules []cloud.Rule, q Quota) []Use
 }
 

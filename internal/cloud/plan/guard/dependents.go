@@ -174,9 +174,9 @@ func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (re
 	return s.refuseTakeover(lost, dependent, ref)
 }
 
-// spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom
-// these rules concern is not known here, and they would no longer match the interface. It reports
-// whether that refuses anything.
+// spareReferred refuses to take over interfaces whose groups are referenced by rules of other
+// accounts: the interfaces under these rules are unknown here, and the rules would no longer match
+// the interface. It reports whether that refuses anything.
 func (s *States) spareReferred() (refused bool) {
 	if len(s.Region.Snap.References) == 0 {
 		return false
@@ -260,9 +260,9 @@ func (s *States) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 	return out
 }
 
-// refuseTakeover refuses to take over interfaces whose leaving would cut off the dependent. Those
-// that are under control already stay so: giving up protection because somebody else started to
-// depend on them would be worse.
+// refuseTakeover refuses to take over interfaces whose leaving would cut off the dependent.
+// Interfaces that are under control already stay so: giving up protection because another interface
+// started to depend on them would be worse.
 func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
 	whyNot := cmp.Or(s.Controllable(dependent), dependent.Released, reason.Why(reason.NotSelected))
 	for _, n := range lost {

@@ -51,9 +51,9 @@ func (s *States) leaveOut(vm *VM, p *intent.Policy, why *reason.Reason, stays bo
 	vm.left[p] = omission{why, kept}
 }
 
-// NoRoom says that not even what the groups of interfaces give them by themselves fits. Those that
-// are not under control yet are not taken over, and the others may have a class that fits without
-// them. If there are none, the interfaces stay as they are.
+// NoRoom says that not even what the groups of interfaces give them by themselves fits. Interfaces
+// that are not under control yet are not taken over, and the others may have a class that fits
+// without them. If there are none, the interfaces stay as they are.
 func (s *States) NoRoom(nics []*NIC, why *reason.Reason) {
 	all := !slices.ContainsFunc(nics, func(n *NIC) bool { return !n.Taken() })
 	for _, n := range nics {

@@ -182,7 +182,7 @@ func (s *States) decideMembers() {
 	}
 }
 
-// Wanted is what the interface shall allow in the end, whoever enforces it.
+// Wanted is what the interface shall allow in the end, whatever enforces it.
 func (s *States) Wanted(n *NIC) [2]flow.Permit {
 	if n.decided.frozen != nil {
 		return s.Region.Actual(n.GroupIDs, n.Network)

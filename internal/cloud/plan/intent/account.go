@@ -52,8 +52,8 @@ func (c *Account) MayStop() {
 	}
 }
 
-// New finds out what applies to whom. That, and all that is done with the outcome, ends when it is
-// late; nil means never.
+// New finds out which policies apply to which interface. That, and all that is done with the
+// outcome, ends when it is late; nil means never.
 func New(in Input, lower capability, late func() bool) *Account {
 	c := &Account{In: in, late: late, lower: lower, Recall: newRecall(), addressGroups: map[string]*v1beta2.AddressGroup{}}
 	for _, g := range in.AddressGroups {

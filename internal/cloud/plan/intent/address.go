@@ -68,7 +68,7 @@ func (s *Region) memberBlocks(m *v1beta2.GroupMember, view *Network) (out []neti
 
 // memberAddrs are those of one member of an address group.
 func (s *Region) memberAddrs(m *v1beta2.GroupMember, view *Network) []netip.Addr {
-	var told []netip.Addr // by whoever made the group
+	var told []netip.Addr // by the maker of the group
 	for _, raw := range m.IPs {
 		if a, ok := netip.AddrFromSlice(raw); ok {
 			told = append(told, a.Unmap())

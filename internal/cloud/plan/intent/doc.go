@@ -3,9 +3,9 @@
 // failsafe flows and modes.
 //
 // It owns the reading of what was observed: which groups are ours, which groups an interface
-// natively belongs to, whether the record of them is believed, which policies are in force. What
-// cannot be expressed or controlled at all has its reason there. It promises that nothing here
-// depends on which groups of ours there are, but for what they remember.
+// natively belongs to, whether the record of them is trusted, which policies are in force. It also
+// gives the reasons for what cannot be expressed or controlled at all. It promises that its results
+// do not depend on which groups of ours exist, except for what their tags remember.
 //
 // It is pure. The values of one Account belong together and keep caches, so one goroutine may use
 // them at a time.

@@ -49,8 +49,8 @@ type Input struct {
 	// Seal signs and checks the records of former groups; nil if they are neither signed nor
 	// checked.
 	Seal *record.Seal
-	// Confirmed are the former groups of interfaces as somebody who may say so says, by interface,
-	// sorted. They count where the record is not believed.
+	// Confirmed are the former groups of interfaces as an authorized user has confirmed them, by
+	// interface, sorted. They count where the record is not believed.
 	Confirmed map[string][]string
 
 	// Failsafe is what VMs with policies are allowed whatever the policies say.
@@ -79,9 +79,9 @@ type Input struct {
 	// are guarded.
 	Dependents DependentsRule
 
-	// Force is the hash of a blocked plan that somebody wants to go on, closing first, and ForcedBy
-	// who says so, for the record. Forced are the interfaces that this plan is about: nobody misses
-	// a flow with them on the way. Compute finds them itself.
+	// Force is the hash of a blocked plan that a user has forced, closing first, and ForcedBy that
+	// user, for the record. Forced are the interfaces that this plan is about: flows with them do
+	// not count as missed on the way. Compute finds them itself.
 	Force, ForcedBy string
 	Forced          map[InterfaceKey]bool
 

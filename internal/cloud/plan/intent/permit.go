@@ -54,8 +54,8 @@ func (s *Region) NativeMeaning(former []string, open [2]bool) string {
 	})
 }
 
-// mark stands for a text in what identifies interfaces that are alike: long enough that nobody
-// finds two texts with the same one, for whoever may write groups chooses the text.
+// mark represents a text in the key of interfaces that are alike. It is long enough that no
+// attacker finds two texts with the same mark, because the text comes from authors of groups.
 func mark(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:markSize/2])

@@ -13,7 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
-// service is what a name means to somebody who has this port; false if it is another name.
+// service is what a name means to a member that has this port; false if it is another name.
 func (n namedService) service(p v1beta2.NamedPort) (flow.Service, bool) {
 	protocol := cmp.Or(p.Protocol, v1beta2.ProtocolTCP)
 	number := map[v1beta2.Protocol]int{v1beta2.ProtocolTCP: cloud.TCP, v1beta2.ProtocolUDP: cloud.UDP}[protocol]
@@ -91,7 +91,7 @@ func (n namedService) services(g *v1beta2.AddressGroup) []flow.Service {
 	return out
 }
 
-// having is the name of the group of those members of a group to whom a name means a number.
+// having is the name of the group of the members of a group for which a port name means a number.
 func (c *Account) having(g *v1beta2.AddressGroup, named namedService, s flow.Service) string {
 	name := fmt.Sprintf("%s:%s:%s-%d", g.Name, named.name, cloud.ProtocolName(s.Protocol), s.From)
 	if c.addressGroups[name] != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/record"
 )
 
-// readRecord finds out what the interface had before it was taken over. What its tags say and is
-// not believed takes no part in anything; what it had is not known then, unless it is remembered,
-// or somebody who may has said so.
+// readRecord finds out what the interface had before it was taken over. A record that is not
+// trusted is ignored; then the former groups are unknown, unless they are remembered or an
+// authorized user has confirmed them.
 func (s *Region) readRecord(n *NIC) {
 	seal, held := s.Account.In.Seal, len(n.Groups.Ours) > 0
 	r := &n.Record
@@ -43,8 +43,8 @@ func (s *Region) readRecord(n *NIC) {
 	}
 }
 
-// confirm takes what somebody says who may say so for the record of an interface, which is not
-// believed.
+// confirm uses what an authorized user has confirmed in place of an interface's record, which is
+// not trusted.
 func (s *Region) confirm(n *NIC) {
 	r := &n.Record
 	groups, problem := s.confirmed(n)
@@ -73,8 +73,8 @@ func (s *Region) RecordSize(n *NIC) int {
 	return len(record.FormerTags(n.Groups.Former)) + s.SignatureSize(n)
 }
 
-// confirmed returns what somebody who may say so says that the interface had. It counts only if all
-// of it can be given back.
+// confirmed returns the former groups of the interface that an authorized user has confirmed. It
+// counts only if all of it can be given back.
 func (s *Region) confirmed(n *NIC) (groups []string, problem *reason.Reason) {
 	for _, id := range s.Account.In.Confirmed[n.ID] {
 		g := s.Groups[id]

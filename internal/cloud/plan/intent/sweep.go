@@ -121,7 +121,7 @@ func (u unmatched) begin() {
 	}
 }
 
-// next is the first such piece from one on. Who was asked skips more the next time.
+// next is the first such piece from one on. Each lookup shortens the path of later ones.
 func (u unmatched) next(i int) int {
 	for u[i] != i {
 		u[i] = u[u[i]]

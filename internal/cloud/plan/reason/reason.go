@@ -247,7 +247,7 @@ const (
 	Signs            Code = "Signs"            //
 	Restored         Code = "Restored"         //
 	SaysInForce      Code = "SaysInForce"      //
-	ByForce          Code = "ByForce"          // the hash of the plan, who said so or ""
+	ByForce          Code = "ByForce"          // the hash of the plan, the user who forced it or ""
 
 	// Drift.
 	PutInto     Code = "PutInto"     // the groups

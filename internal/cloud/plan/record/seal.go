@@ -11,10 +11,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// The record of former groups says what an interface is given back. Whoever may write tags could
-// write one, so records are signed: the tag cloud.TagSignature proves that the groups were recorded
-// by somebody who has the key, for this interface. What is not proven is not believed: nothing is
-// ever given back by it, and nothing else is derived from it. See
+// The record of former groups says which groups an interface gets back at its release. Any user who
+// may write tags could write one, so records are signed: the tag cloud.TagSignature proves that a
+// holder of the key recorded the groups for this interface. An unproven record is not trusted: no
+// groups are given back by it, and nothing else is derived from it. See
 // docs/decisions/0013-signed-records.md.
 
 const (
@@ -68,7 +68,7 @@ func (s *Seal) By() string {
 	return s.KeyID
 }
 
-// String hides the key from whoever prints what holds a seal.
+// String hides the key when a value that holds a seal is printed.
 func (s *Seal) String() string {
 	if s == nil {
 		return "no seal"

@@ -1,8 +1,6 @@
-// Package render makes of what was planned what people and programs read: the text of a plan, its
-// document, and sentences about what a plan would do to VMs and about what waits for a
-// confirmation.
+// Package render presents a plan to people and programs: the text of a plan, its document, and
+// sentences about what it would do to VMs and about what waits for a confirmation.
 //
-// It owns the words. It promises to decide nothing: all that it says is in the values that it is
-// given. It is pure; a Describer is used by one goroutine at a time, all else may be called
-// concurrently.
+// It owns the wording. It promises to decide nothing: everything that it says is in its arguments.
+// It is pure; a Describer is used by one goroutine at a time, all else may be called concurrently.
 package render

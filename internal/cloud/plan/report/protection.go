@@ -31,10 +31,10 @@ func (r InterfaceRef) Compare(o InterfaceRef) int {
 }
 
 // Protection says which interfaces policies guard. Interfaces without a VM, of services of the
-// cloud, of networks and controllers that are not ours, and those whose glass is broken do not
-// count. Neither does it count as guarded if an interface is under control only because the rules
-// of its own groups refer to groups that others have given up: nothing is kept from it. All lists
-// are sorted.
+// cloud, of networks and controllers that are not ours, and interfaces released in an emergency do
+// not count. Neither does it count as guarded if an interface is under control only because the
+// rules of its own groups refer to groups that others have given up: nothing is kept from it. All
+// lists are sorted.
 type Protection struct {
 	// Regions are those that this is about.
 	Regions []string

@@ -59,8 +59,8 @@ type InterfaceStatus struct {
 	// known. Unproven says it in a sentence.
 	WhyUnproven *reason.Reason
 	Unproven    string
-	// WhyElsewhere tells who else holds it by our rules, another controller or account, so that we
-	// do nothing to it; nil if nobody does. Elsewhere says it in a sentence.
+	// WhyElsewhere names the other controller or account that holds it by our rules, so that we do
+	// nothing to it; nil if none does. Elsewhere says it in a sentence.
 	WhyElsewhere *reason.Reason
 	Elsewhere    string
 }

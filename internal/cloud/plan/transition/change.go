@@ -37,7 +37,7 @@ type Change struct {
 	// moves; see Order.Apart.
 	Apart map[string]bool
 	// Leaving are interfaces that are given back, and Still those to which nothing is done,
-	// whatever their peers do: who leaves does not wait for them.
+	// whatever their peers do: an interface that leaves does not wait for them.
 	Leaving, Still map[string]bool
 	// Beyond are interfaces that nobody can hold back: nothing is done to them.
 	Beyond map[string]bool
@@ -57,8 +57,8 @@ type Change struct {
 	Described func(string) bool
 	// Batch is how many objects one call tags; 0 is a default.
 	Batch int
-	// Stay are interfaces whose groups stay as they are: whatever they allow now they allow in the
-	// end, too, so nobody whom their rules name by a group leaves that group.
+	// Stay are interfaces whose groups stay as they are: whatever they allow now they also allow in
+	// the end, so no interface leaves a group that their rules reference.
 	Stay map[string]bool
 	// Kept are interfaces that are to allow what they allow now, and whose rules are written anew
 	// for it when others change their groups. Only what they allow tells what that is.

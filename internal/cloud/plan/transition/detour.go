@@ -49,11 +49,11 @@ type detour struct {
 	before map[string][]cloud.Rule // rules of the groups that it changes
 }
 
-// ruleEdit adds or removes one rule. One that is added is there as long as others move: where
-// somebody would miss the cohort, his group also names a group that it holds on the other side of
-// its move. One that is removed is withheld: by it the cohort, whose groups nobody holds yet, or
-// only who pauses, would admit those of itself that have not moved yet. It comes back once that is
-// over.
+// ruleEdit adds or removes one rule. An added rule exists while others move: where an interface
+// would miss the cohort, its group also references a group that the cohort holds on the other side
+// of its move. A removed rule is withheld: through it the cohort, whose groups no interface holds
+// yet, or only paused ones, would admit its own interfaces that have not moved yet. It comes back
+// after the move.
 type ruleEdit struct {
 	kind cloud.OpKind
 	placed

@@ -107,8 +107,9 @@ func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
 	w.tags.tagInterfaces(cloud.OpUntag, there)
 }
 
-// join has interfaces that would be missed on either side of their move join their new groups, and
-// leave the old ones later: as few as possible, so those first of whom most others miss someone.
+// join makes interfaces that would be missed on either side of their move join their new groups now
+// and leave the old ones later. It picks as few as possible, so first the interfaces that most
+// others would miss.
 func (w *worklist) join() bool {
 	misses := map[*cohort]int{}
 	missed := map[*cohort]int{}

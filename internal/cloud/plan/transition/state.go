@@ -238,7 +238,7 @@ func (st *state) group(id string) *cloud.Group { return st.groups[id] }
 // decides alone.
 func (st *state) slots(groups []string) int { return len(cloud.Deciding(groups, st.group)) }
 
-// always is what rules allow in a network whoever has moved by now.
+// always is what rules allow in a network, whichever interfaces have moved by now.
 func (st *state) always(rules []cloud.Rule, network string) flow.Permit {
 	at := func(m moment) flow.Permit {
 		return model.Permit(rules, func(p cloud.Peer) model.Meaning { return model.Known(st.addresses(p, network, m)) })

@@ -13,8 +13,8 @@ const (
 	// tool removes one after the other, or selectors that somebody deletes one after the other,
 	// are one change.
 	lately = 10 * time.Minute
-	// proposals is how many of the changes that were last proposed are remembered, for somebody
-	// who confirms one while VMs come and go.
+	// proposals is how many of the last proposed changes are remembered, so that a user can confirm
+	// one while VMs come and go.
 	proposals = 8
 )
 

@@ -17,7 +17,8 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
-// Subject is the account that a Presence is about, and who works on it. All fields are required.
+// Subject is the account that a Presence is about, and the process that works on it. All fields are
+// required.
 type Subject struct {
 	// Account is "namespace/name", and ClusterID marks what is ours in its cloud.
 	Account, ClusterID string

@@ -35,8 +35,8 @@ const (
 	recordPause = time.Second
 )
 
-// registrar keeps the process in its cluster's record: it finds out who led before, leads, counts,
-// and says when all is over. It is the metronome of the accounts' presences.
+// registrar keeps the process in its cluster's record: it finds the former leader, leads, counts,
+// and reports when leadership ends. It sets the pace of the accounts' presences.
 //
 // Run and End belong to one goroutine; the other methods may be called at any time.
 type registrar struct {

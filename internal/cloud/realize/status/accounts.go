@@ -58,7 +58,7 @@ type told struct {
 	blocked map[plan.InterfaceKey]string
 	// guarded are the numbers of VMs that hold groups of ours.
 	guarded *guards
-	// claims says who claims the networks.
+	// claims are the owners of the claims on networks.
 	claims map[string]string
 	sole   instance.Sole
 	// suspended names the policies that were reported as not enforced because of modes.

@@ -21,7 +21,7 @@ func TestDriftAuthor(t *testing.T) {
 	t.Parallel()
 	drift := plan.Drift{Region: home, Object: "eni-1", Message: "somebody put the interface into sg-9"}
 	by := func(who string, at time.Duration) cloud.Author {
-		return cloud.Author{Who: who, Call: "ModifyNetworkInterfaceAttribute", At: time.Unix(0, 0).Add(at)}
+		return cloud.Author{Name: who, Call: "ModifyNetworkInterfaceAttribute", At: time.Unix(0, 0).Add(at)}
 	}
 	ours := func(at time.Duration) cloud.Author {
 		a := by("us", at)

@@ -38,7 +38,7 @@ type found struct {
 	after, seen time.Time
 	// vm is the VM of the interface that it is about, if it is.
 	vm string
-	// by is who did it, once that is known.
+	// by is its author, once known.
 	by cloud.Author
 	// over is when it was not there any more; zero while it is.
 	over time.Time
@@ -77,7 +77,7 @@ func findOf(r Report, d plan.Drift, now time.Time) found {
 // the VM. A call with our own credentials counts only if all was well before it: else it is one of
 // ours that came before a restart.
 func (s *Writer) ask(account string, f *found) {
-	if s.ChangedBy == nil || f.by.Who != "" {
+	if s.ChangedBy == nil || f.by.Name != "" {
 		return
 	}
 	for _, id := range []string{f.Object, f.vm} {
@@ -103,8 +103,8 @@ func DriftText(d plan.Drift) string {
 // String says what has changed, and the author if that is known.
 func (f found) String() string {
 	out := DriftText(f.Drift)
-	if f.by.Who != "" {
-		who := f.by.Who
+	if f.by.Name != "" {
+		who := f.by.Name
 		if f.by.Ours {
 			who += ", the controller's own identity"
 		}

@@ -15,8 +15,8 @@ import (
 // This file puts right what somebody writes over statuses: the next report may be far away if
 // nothing happens.
 
-// correctPause is how long a status stays wrong, so that somebody who writes again and again does
-// not keep us busy.
+// correctPause is how long a status stays wrong, so that another writer in a loop does not keep us
+// busy.
 const correctPause = time.Second
 
 // Changed reports a VirtualMachine, CloudNativeService or NetworkInterface as it is now. If it does

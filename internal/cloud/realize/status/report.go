@@ -59,7 +59,7 @@ type Report struct {
 	ConfirmedProblem string
 	// Failsafe is what VMs with policies are always allowed.
 	Failsafe []plan.FailsafeFlow
-	// ClusterID is ours, and Claims says who claims the networks, by network.
+	// ClusterID is ours, and Claims are the owners of the claims on networks, by network.
 	ClusterID string
 	Claims    map[string]string
 	// Sole says whether this instance is the only one that writes.

@@ -23,8 +23,8 @@ import (
 type modeNews struct {
 	// outlooks are the outlooks of the planned VMs.
 	outlooks []render.Outlook
-	// broken are the VMs that break-glass releases, with who says so, and free how many of them
-	// nothing of ours holds any more.
+	// broken are the VMs that break-glass releases, with the object that says so, and free how many
+	// of them hold no group of ours any more.
 	broken map[plan.VMRef]string
 	free   int
 	// failsafe are the failsafe flows of the account.

@@ -49,9 +49,8 @@ type Writer struct {
 	Events   events.EventRecorder
 	Clock    clock.WithTicker
 	Log      logr.Logger
-	// ChangedBy, if set, tells who, other than this process, was the last to change an object
-	// of an account's region; false if that is not known. It is set before anything is
-	// published.
+	// ChangedBy, if set, returns the last author of a change to an object of an account's region,
+	// other than this process; false if unknown. It is set before anything is published.
 	ChangedBy func(account, region, id string) (cloud.Author, bool)
 	// Mine, if set, reports whether an account is this process's to tell about.
 	Mine func(account string) bool

@@ -16,7 +16,7 @@ type effect uint8
 const (
 	opens effect = 1 << iota
 	closes
-	// prepares is that of a new group: it matters to whoever joins it.
+	// prepares is the effect of a new group: it matters to interfaces that join it.
 	prepares
 )
 
@@ -39,8 +39,8 @@ func effectOf(s plan.Step) effect {
 }
 
 // needs reports whether an operation relies on others to be in force before it. Any mix of edits
-// that only open, or only close, gives a state between the first and the last. Nobody but whoever
-// joins a group relies on what it is made with.
+// that only open, or only close, gives a state between the first and the last. Only an interface
+// that joins a group relies on its initial rules.
 func (e effect) needs(before effect) bool {
 	if e&prepares == 0 {
 		before &^= prepares

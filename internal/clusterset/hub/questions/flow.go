@@ -97,7 +97,7 @@ func (e *end) told() analysis.End {
 	return out
 }
 
-// find says who an end is.
+// find returns the end that a text names.
 func find(v View, field, text string) (*end, error) {
 	e := &end{field: field}
 	e.cluster, e.rest = splitEnd(text)
@@ -247,7 +247,7 @@ func addressEnd(a netip.Addr) analysis.End {
 	return analysis.End{Title: a.String(), Addresses: []string{a.String()}}
 }
 
-// seenBy is an address by which Pods are seen, of the family of who sees them.
+// seenBy is an address by which Pods are seen, of the family of the viewer.
 func seenBy(as *setv1alpha1.SeenAs, viewer netip.Addr) (netip.Addr, bool) {
 	for _, text := range as.Addresses {
 		if a, err := netip.ParseAddr(text); err == nil && a.Is4() == viewer.Is4() {

@@ -190,8 +190,8 @@ func nameOf(r wire.Ref) string {
 	return "pod/" + r.Namespace + "/" + r.Name
 }
 
-// chooser reads whom a text means: NAMESPACE/NAME, NAMESPACE/* or */* for all, NAMESPACE/SELECTOR
-// for those with labels, or one kind of them before it: pod/, ee/ or node/.
+// chooser reads which workloads a text means: NAMESPACE/NAME, NAMESPACE/* or */* for all,
+// NAMESPACE/SELECTOR for those with labels, or one kind of them before it: pod/, ee/ or node/.
 func chooser(text string) (func(wire.Ref, map[string]string) bool, error) {
 	const want = "want CLUSTER:NAMESPACE/NAME, CLUSTER:NAMESPACE/* or CLUSTER:NAMESPACE/SELECTOR such as east:shop/app=db, node/NAME, or an address"
 	kinds := []wire.Kind{wire.Pod, wire.Machine}

@@ -39,8 +39,8 @@ import (
 )
 
 const (
-	// Pause is how often what is believed of a member is recorded at most. An old record is of use
-	// all the same: it counts only for those who know nothing newer, until the member speaks.
+	// Pause is the shortest interval between two records of a member. An old record is still
+	// useful: a hub that knows nothing newer uses it until the member connects.
 	Pause = 5 * time.Minute
 	// lookPause is how often it is looked what there is to record.
 	lookPause = time.Second

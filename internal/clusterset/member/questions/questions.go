@@ -3,9 +3,9 @@
 // It owns the questions of the present stream that wait, and the answers that are to be sent. It
 // promises:
 //
-//   - Questions are answered one after the other, as fast as their bounds let. Those beyond what may
-//     wait are left out, and the hub hears nothing of them.
-//   - Nothing is answered without the word of the Membership, which Allowed gives.
+//   - Questions are answered one after the other, within rate limits. A question beyond the queue
+//     is dropped, and the hub gets no answer to it.
+//   - Nothing is answered unless the Membership allows it (Allowed).
 //   - A question that panics or takes too long is answered with an error, and harms no other.
 //
 // All methods may be called from anywhere. A caller may hold a lock while it calls Put, Forget or
@@ -79,7 +79,7 @@ type Desk struct {
 // New returns a Desk without questions.
 func New(o Options) *Desk { return &Desk{Options: o, news: make(chan struct{}, 1)} }
 
-// Put takes over questions of the hub. Those beyond what may wait are not answered.
+// Put queues questions of the hub. A question beyond the queue is not answered.
 func (d *Desk) Put(all []wire.Question) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 // EventName is that of all records.
 const EventName = "nephele.flow"
 
-// Request is what a collector is sent: a record of each entry, as somebody sees it who may see
+// Request is what a collector is sent: a record of each entry, as for a caller who may see
 // everything.
 func Request(entries []*live.Entry, version, cluster string, at time.Time) *collector.ExportLogsServiceRequest {
 	scope := &logs.ScopeLogs{Scope: &common.InstrumentationScope{Name: "nephele/flows", Version: version}}

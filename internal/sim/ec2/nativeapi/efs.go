@@ -41,7 +41,7 @@ func fileRefusal(k native.Kind, err error) error {
 	return translate(err, names)
 }
 
-// filePermissions: calls about mount targets are on their file system. Those about its groups need
+// filePermissions: calls about mount targets are on their file system. Calls about its groups need
 // a right of EC2 on the interface as well ("This operation requires permissions for the following
 // actions").
 func (c *Call) filePermissions() []iam.Request {

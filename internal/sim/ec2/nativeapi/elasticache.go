@@ -262,7 +262,7 @@ func (c *Call) tagged() (native.Service, error) {
 	return s, withStatus(http.StatusNotFound, "CacheClusterNotFound", "%s is either not present or not available.", s.Name)
 }
 
-// setCacheTags sets and removes tags of a cache. Those of a replication group go to its members as
+// setCacheTags sets and removes tags of a cache. Tags of a replication group go to its members as
 // well (API reference, AddTagsToResource).
 func (c *Call) setCacheTags(set map[string]string, remove []string) (Answer, error) {
 	s, err := c.tagged()

@@ -34,8 +34,8 @@ type Paging struct {
 // pageKeys are the parameters of all services that choose a page. It is never written to.
 var pageKeys = []string{"NextToken", "MaxResults", "Marker", "MaxRecords", "PageSize", "MaxItems", "Action", "Version"}
 
-// Fingerprint digests who asks for what: a token may be used again only with the same parameters,
-// but with another page size.
+// Fingerprint digests the caller and the parameters: a token is good only for the same ones, except
+// for the page size.
 func Fingerprint(p Params, scope ...string) string {
 	values := p.Map()
 	h := sha256.New()
