@@ -124,7 +124,8 @@ func area(path string) string {
 }
 
 // TestRetiredWords: no comment begins a sentence with a word that is retired there, no folder has
-// more words of the list of retired words than it is allowed, and allowances only go down. After words were replaced,
+// more words of the list of retired words than it is allowed, and allowances only go down. After
+// words were replaced,
 //
 //	go test ./test/house -run TestRetiredWords -lower
 //

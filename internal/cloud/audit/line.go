@@ -90,7 +90,7 @@ func newLine(c cloud.Call) line {
 	}
 }
 
-// byController stands for nobody: the controller makes the call of its own accord.
+// byController names no user: the controller makes the call of its own accord.
 const byController = "controller"
 
 // end adds what became of the call.

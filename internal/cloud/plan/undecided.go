@@ -13,7 +13,7 @@ import (
 )
 
 // undecided is the result if no design was made. Nothing is carried out, for a part of a plan may
-// cut what the rest gives: only interfaces whose glass is broken have their groups back.
+// cut what the rest gives: only interfaces released in an emergency have their groups back.
 func (c *planning) undecided() *Result {
 	why := reason.Why(reason.TooMuchWork)
 	out := &Result{Plan: Plan{Account: c.account.In.Account}}
@@ -57,8 +57,8 @@ func (s *regional) broken(n *guard.NIC) bool {
 	return s.region.Mode(n.NIC) == intent.BreakGlass && len(n.Groups.Ours) > 0 && !untouchable(n)
 }
 
-// freeing returns the steps that give interfaces whose glass is broken their groups back. However a
-// plan was made, these are its first steps, and nothing may make them wait.
+// freeing returns the steps that give interfaces released in an emergency their groups back.
+// However a plan was made, these are its first steps, and nothing may make them wait.
 func (s *regional) freeing() (out []Step) {
 	for _, n := range s.guard.NICs {
 		if !s.broken(n) {

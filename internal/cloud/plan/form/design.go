@@ -14,7 +14,7 @@ import (
 const KindSpill = "class-spill"
 
 // KindMembers is the cloud.TagKind of a group without rules that the members of one address group
-// hold besides the groups of their classes, so that one reference stands for all of these classes.
+// hold besides the groups of their classes, so that one reference covers all of these classes.
 const KindMembers = "members"
 
 // Class is a set of interfaces of one network that share groups of ours.

@@ -29,7 +29,7 @@ type Account struct {
 // to, which are not enforced there.
 type Unguarded struct {
 	Entity EntityRef
-	// Subject is what the entity stands for, and Mode what may be done to it: if that does not let
+	// Subject is what the entity represents, and Mode what may be done to it: if that does not let
 	// policies be enforced, they are not refused.
 	Subject  VMRef
 	Mode     Mode

@@ -220,7 +220,7 @@ func (s *Region) FormerAddrs(id string, view *Network) addrset.Set {
 	return s.former.Get(viewed{id, view}, func() addrset.Set { return addrsOf(s.ByFormer[id], view) })
 }
 
-// interfaceOf returns the interface that an entity stands for; nil if it stands for something else,
+// interfaceOf returns the interface that an entity represents; nil if it represents something else,
 // or if none is shown.
 func (s *Region) interfaceOf(ref VMRef) *cloud.Interface {
 	n := s.Snap.Interface(ref.ID)

@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// Outcome is what is told about regions.
+// Outcome is what is reported about regions.
 type Outcome struct {
 	// VMs has one entry per selected VM that was observed, sorted by region and ID.
 	VMs []VMStatus

@@ -23,7 +23,7 @@ type VMStatus struct {
 }
 
 // IsVM reports whether it is a VM, and not a native service or an interface that is an entity of
-// its own: either is one interface that stands for itself.
+// its own: either is one interface that represents itself.
 func (s *VMStatus) IsVM() bool {
 	return len(s.Interfaces) != 1 || s.Interfaces[0].ID != s.VM.ID
 }
@@ -84,7 +84,7 @@ type PolicyStatus struct {
 // policy is refused.
 type UnguardedService struct {
 	Entity intent.EntityRef
-	// VM is what the entity stands for.
+	// VM is what the entity represents.
 	VM  intent.VMRef
 	Why *reason.Reason
 	// Message says why in a sentence.
