@@ -28,6 +28,7 @@ const (
 	// firstTag, nextTag and lastTag are the values of DSCP that are for local use (RFC 2474) and
 	// not 3, as Antrea has them: 14 of them.
 	firstTag, nextTag, lastTag = 7, 4, 59
+	tagCount                   = (lastTag-firstTag)/nextTag + 1
 	// lookInterval is how often running Traceflows are looked after, and missingInterval how often
 	// it is looked whether there is their kind.
 	lookInterval    = 500 * time.Millisecond
@@ -49,8 +50,10 @@ type Controller struct {
 	Clock     clock.WithTicker
 	Log       logr.Logger
 
-	// given are the tags that this process has given, which a cache may not tell yet.
+	// given are the tags that this process has given, which a cache may not tell yet, and turn says
+	// which of the tags the next search begins with.
 	given map[types.UID]int8
+	turn  int
 	// assigned are the Nodes that this process has assigned PacketCaptures to, in the same way.
 	assigned map[types.UID]string
 }
@@ -202,11 +205,14 @@ func (c *Controller) next(ctx context.Context, t *v1beta1.Traceflow, tags map[in
 	if err != nil {
 		return false, err
 	}
-	for tag := int8(firstTag); tag <= lastTag; tag += nextTag {
+	// Tags go round: packets of a Traceflow that has ended may be on their way with its tag.
+	for i := range tagCount {
+		place := (c.turn + i) % tagCount
+		tag := int8(firstTag + place*nextTag)
 		if tags[tag] {
 			continue
 		}
-		tags[tag], c.given[t.UID] = true, tag
+		tags[tag], c.given[t.UID], c.turn = true, tag, place+1
 		start := metav1.NewTime(now)
 		*s = v1beta1.TraceflowStatus{Phase: v1beta1.TraceflowRunning, StartTime: &start, DataplaneTag: tag, Traced: traced}
 		return true, nil

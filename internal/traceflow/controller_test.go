@@ -3,6 +3,7 @@ package traceflow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -183,6 +184,28 @@ func TestTags(t *testing.T) {
 	}
 	if s := w.status("t00"); s.Phase != v1beta1.TraceflowFailed || !strings.Contains(s.Reason, "the agent of Node node0 told nothing") {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestTagsGoRound: what begins after a Traceflow has ended does not get its tag, while there are
+// others.
+func TestTagsGoRound(t *testing.T) {
+	w := newWorld(t)
+	var tags []int8
+	for i := range 2 * tagCount {
+		name := fmt.Sprintf("t%02d", i)
+		w.make(name, v1beta1.TraceflowSpec{Source: web, Destination: to("db")})
+		w.look(t.Context())
+		tag := w.status(name).DataplaneTag
+		if i > 0 && slices.Contains(tags[max(0, i-tagCount+1):], tag) {
+			t.Fatalf("tag %d after %v", tag, tags)
+		}
+		tags = append(tags, tag)
+		w.report(name, "node0", v1beta1.TraceflowObservation{Action: v1beta1.ActionDropped})
+		w.look(t.Context())
+		if s := w.status(name); s.Phase != v1beta1.TraceflowSucceeded {
+			t.Fatalf("%+v", s)
+		}
 	}
 }
 

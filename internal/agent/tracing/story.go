@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
@@ -74,7 +76,9 @@ type Place interface {
 
 // story is what happens to one packet on this Node.
 type story struct {
-	tag uint8
+	// of is the Traceflow that had the tag of the packet when it came: another one may get the tag
+	// before all is told.
+	of types.UID
 	// first is the packet as it came, now as it is.
 	first, now   header
 	known        bool
@@ -96,7 +100,7 @@ func (s *story) receive(e kernel.TraceEvent, sent, byPod bool, p Place) {
 	if h, ok := parseHeader(e.Network, e.Transport); ok {
 		switch {
 		case !s.known:
-			s.first, s.tag, s.known = h, h.tag, true
+			s.first, s.known = h, true
 		case h.destination != s.now.destination:
 			s.observe(v1beta1.TraceflowObservation{Component: v1beta1.ComponentLB, Action: v1beta1.ActionForwarded, TranslatedDstIP: h.destination.String()})
 		}

@@ -352,6 +352,16 @@ func (t *Traces) role(f *v1beta1.Traceflow) string {
 	return "receiver"
 }
 
+// withTag is the Traceflow that runs with a tag; empty for none.
+func (t *Traces) withTag(tag uint8) types.UID {
+	for uid, r := range t.running {
+		if uint8(r.of.Status.DataplaneTag) == tag {
+			return uid
+		}
+	}
+	return ""
+}
+
 // receive takes in what the kernel has told.
 func (t *Traces) receive(e kernel.TraceEvent) {
 	s := t.stories[e.ID]
@@ -362,16 +372,10 @@ func (t *Traces) receive(e kernel.TraceEvent) {
 		s = &story{}
 		t.stories[e.ID], t.since[e.ID] = s, t.Clock.Now()
 	}
-	var of *running
-	tag := s.tag
 	if h, ok := parseHeader(e.Network, e.Transport); ok && !s.known {
-		tag = h.tag
+		s.of = t.withTag(h.tag)
 	}
-	for _, r := range t.running {
-		if uint8(r.of.Status.DataplaneTag) == tag {
-			of = r
-		}
-	}
+	of := t.running[s.of]
 	if of == nil {
 		delete(t.stories, e.ID)
 		delete(t.since, e.ID)

@@ -90,3 +90,34 @@ func TestOneThatIsRefused(t *testing.T) {
 		t.Errorf("the other one has ended, too: %+v", got)
 	}
 }
+
+// TestTagThatIsGivenAgain: what is told late of a packet is not told of the Traceflow that has its
+// tag by then.
+func TestTagThatIsGivenAgain(t *testing.T) {
+	of := func(name string) *running {
+		return &running{of: &v1beta1.Traceflow{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: v1beta1.TraceflowStatus{
+			Phase: v1beta1.TraceflowRunning, DataplaneTag: 7, Traced: &v1beta1.TraceflowTraced{Node: "other", SourceIP: "10.0.0.1"}}}}
+	}
+	traces := New(Options{Node: "node", Clock: clock.RealClock{}, Log: logr.Discard()})
+	network := append([]byte{0x45, 7 << 2, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0}, 10, 0, 0, 1, 10, 0, 0, 2)
+	transport := append([]byte{0x30, 0x39, 0, 80}, make([]byte, 16)...)
+	begins := func(packet uint32) kernel.TraceEvent {
+		return kernel.TraceEvent{ID: packet, Table: kernel.TracerTable, Chain: kernel.TraceEnters, Network: network, Transport: transport}
+	}
+	drops := func(packet uint32) kernel.TraceEvent {
+		return kernel.TraceEvent{ID: packet, Table: "firewall", Chain: "forward", Drops: true}
+	}
+	old, next := of("old"), of("next")
+	traces.running = map[types.UID]*running{"old": old}
+	traces.receive(begins(1))
+	traces.running = map[types.UID]*running{"next": next}
+	traces.receive(drops(1))
+	if next.result != nil {
+		t.Errorf("it is told what became of the packet of another one: %+v", next.result)
+	}
+	traces.receive(begins(2))
+	traces.receive(drops(2))
+	if next.result == nil || len(next.result.Observations) != 2 || len(traces.stories) != 0 {
+		t.Errorf("of its own packet it is told %+v", next.result)
+	}
+}
