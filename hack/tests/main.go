@@ -3,9 +3,8 @@
 //
 //	tests [flags] check|test|long
 //
-// It shows what fails and what could not be proven here, and says the sum in its last line. Tests
-// that start API servers wait most of their time, so "test" runs them beside the other parts; all
-// else runs one part after the other. What each part of "long" gave is kept below dist/, so that an
+// It runs one part after the other, shows what fails and what could not be proven here, and says
+// the sum in its last line. What each part of "long" gave is kept below dist/, so that an
 // interrupted run goes on where it was as long as the sources are the same.
 package main
 
@@ -19,7 +18,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -53,7 +51,7 @@ func run(ctx context.Context, args []string) error {
 	if flags.Arg(0) == "long" {
 		err = r.long(ctx, parts, *fresh)
 	} else {
-		err = r.inLanes(ctx, parts)
+		err = r.inOrder(ctx, parts)
 		r.printCosts()
 	}
 	r.printSlowest(*slowest)
@@ -84,39 +82,23 @@ func choose(parts []part, names string) ([]part, error) {
 	return out, nil
 }
 
-// inLanes runs all parts, also after one has failed, so that one run reports every failure. Parts
-// that write into the repository come first; then each lane runs its own, one after the other,
-// beside the other lane.
-func (r *runner) inLanes(ctx context.Context, parts []part) error {
-	lanes := map[lane][]part{}
-	for _, p := range parts {
-		lanes[p.lane] = append(lanes[p.lane], p)
-	}
-	failed := r.inOrder(ctx, lanes[first])
-	var besides []error
-	var running sync.WaitGroup
-	running.Go(func() { besides = r.inOrder(ctx, lanes[waits]) })
-	failed = append(failed, r.inOrder(ctx, lanes[computes])...)
-	running.Wait()
-	if failed = append(failed, besides...); len(failed) > 0 || ctx.Err() != nil {
-		return fmt.Errorf("\nNOT ALL CHECKS AND TESTS HAVE PASSED:\n%w", errors.Join(append(failed, ctx.Err())...))
-	}
-	return nil
-}
-
-// inOrder runs parts one after the other and returns what has failed.
-func (r *runner) inOrder(ctx context.Context, parts []part) (failed []error) {
+// inOrder runs all parts, also after one has failed: so that one run reports every failure.
+func (r *runner) inOrder(ctx context.Context, parts []part) error {
+	var failed []error
 	for _, p := range parts {
 		if ctx.Err() != nil {
 			break
 		}
-		r.print(fmt.Sprintf("\n==> %s", p.title))
+		fmt.Fprintf(r.out, "\n==> %s\n", p.title)
 		if err := r.part(ctx, p); err != nil {
-			r.print(err.Error())
+			fmt.Fprintln(r.out, err)
 			failed = append(failed, fmt.Errorf("%s: %w", p.title, err))
 		}
 	}
-	return failed
+	if len(failed) > 0 || ctx.Err() != nil {
+		return fmt.Errorf("\nNOT ALL CHECKS AND TESTS HAVE PASSED:\n%w", errors.Join(append(failed, ctx.Err())...))
+	}
+	return nil
 }
 
 // rareCollection saves a sixth of the processor time of compilers and tests, for memory that the
@@ -126,11 +108,7 @@ const rareCollection = "GOGC=400"
 // part runs one part.
 func (r *runner) part(ctx context.Context, p part) error {
 	cost := cost{of: p.title}
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.costs = append(r.costs, cost)
-	}()
+	defer func() { r.costs = append(r.costs, cost) }()
 	for _, c := range p.commands {
 		begin := time.Now()
 		cmd := exec.CommandContext(ctx, c[0], c[1:]...)

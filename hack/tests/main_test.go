@@ -107,22 +107,16 @@ func TestPackagesOf(t *testing.T) {
 	}
 }
 
-// TestInLanes: a part that fails does not keep the others of its lane, or of another one, from
-// being run, and fails the run.
-func TestInLanes(t *testing.T) {
+// TestInOrder: a part that fails does not keep the others from being run, and fails the run.
+func TestInOrder(t *testing.T) {
 	var out strings.Builder
 	r := &runner{out: &out, begin: time.Now()}
-	for _, l := range []lane{first, computes, waits} {
-		out.Reset()
-		bad, good := part{title: "bad", lane: l}.runs("go", "tool", "there-is-no-such-tool"), part{title: "good", lane: l}.runs("go", "env", "GOOS")
-		others := []part{{title: "computes", lane: computes}, {title: "waits", lane: waits}}
-		if err := r.inLanes(t.Context(), append(others, bad, good)); err == nil || !strings.Contains(err.Error(), "bad: go tool") || !strings.Contains(out.String(), "==> good") ||
-			!strings.Contains(out.String(), "==> computes") || !strings.Contains(out.String(), "==> waits") {
-			t.Errorf("%v\n%s", err, out.String())
-		}
-		if err := r.inLanes(t.Context(), append(others, good)); err != nil {
-			t.Error(err)
-		}
+	bad, good := part{title: "bad"}.runs("go", "tool", "there-is-no-such-tool"), part{title: "good"}.runs("go", "env", "GOOS")
+	if err := r.inOrder(t.Context(), []part{bad, good}); err == nil || !strings.Contains(err.Error(), "bad: go tool") || !strings.Contains(out.String(), "==> good") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if err := r.inOrder(t.Context(), []part{good}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -12,21 +12,9 @@ import (
 	"strings"
 )
 
-// lane says what a part may run beside.
-type lane int
-
-const (
-	// first comes before all others, and alone.
-	first lane = iota
-	// computes keeps the processors busy, waits leaves them idle for the most part.
-	computes
-	waits
-)
-
 // part is one step of a tier.
 type part struct {
 	name, title string
-	lane        lane
 	// dir is where the commands run; empty for the root.
 	dir      string
 	env      []string
@@ -68,20 +56,16 @@ func tierOf(ctx context.Context, name string) ([]part, error) {
 }
 
 func testParts() []part {
-	in := func(l lane, p part) part {
-		p.lane = l
-		return p
-	}
 	return []part{
 		makes("format", "format", "fmt"),
 		part{name: "generated", title: "generated files"}.runs("hack/verify-generated.sh"),
-		in(computes, inModule("main", "vet and tests of the main module", "", 4, "-vet=all", "-timeout=60m")),
-		in(computes, part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible")),
-		in(computes, makes("staticcheck", "staticcheck", "staticcheck")),
-		in(computes, makes("audit", "vulnerabilities and licences of what is in our programs", "audit")),
-		in(waits, makes("binary", "standalone binary", "build")),
-		in(waits, inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", 2, "-vet=all", "-timeout=60m")),
-		in(waits, inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", 4, "-vet=all", "-timeout=30m")),
+		inModule("main", "vet and tests of the main module", "", 4, "-vet=all", "-timeout=30m"),
+		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
+		makes("binary", "standalone binary", "build"),
+		makes("staticcheck", "staticcheck", "staticcheck"),
+		makes("audit", "vulnerabilities and licences of what is in our programs", "audit"),
+		inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", 2, "-vet=all", "-timeout=60m"),
+		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", 4, "-vet=all"),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/tier"
@@ -37,10 +36,8 @@ type cost struct {
 
 // runner runs parts, and counts.
 type runner struct {
+	out   io.Writer
 	begin time.Time
-	// mu guards the rest while parts run beside one another.
-	mu  sync.Mutex
-	out io.Writer
 	// unproven are the lines about what could not be proven here, left the number of tests that
 	// belong to the long tier, passed that of the tests that have passed.
 	unproven     []string
@@ -59,9 +56,7 @@ func (r *runner) read(from io.Reader) error {
 	for {
 		line, err := lines.ReadString('\n')
 		if line != "" {
-			r.mu.Lock()
 			r.line(line, texts)
-			r.mu.Unlock()
 		}
 		if err == io.EOF {
 			return nil
@@ -70,13 +65,6 @@ func (r *runner) read(from io.Reader) error {
 			return err
 		}
 	}
-}
-
-// print prints a line.
-func (r *runner) print(line string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fmt.Fprintln(r.out, line)
 }
 
 func (r *runner) line(line string, texts map[string]*strings.Builder) {
