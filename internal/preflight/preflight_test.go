@@ -189,7 +189,7 @@ func TestFindings(t *testing.T) {
 			spec := d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 			delete(spec.Properties, "deletionPolicy")
 		}, "FAIL definition cloudprovideraccounts.crd.cloud.antrea.io: is of another version: it lacks v1alpha1.spec.deletionPolicy"},
-		"authors are not checked": {func(b *bench) { b.remove("p") }, "FAIL rights of authors: nobody checks"},
+		"authors are not checked": {func(b *bench) { b.remove("p") }, "FAIL rights of authors: nothing checks"},
 		"tiers need a grant":      {func(*bench) {}, "OK tiers before those of the teams: policies in emergency, securityops, networkops need a grant"},
 		"a tier is anybody's": {func(b *bench) {
 			b.objects = append(b.objects, &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "emergency"}},

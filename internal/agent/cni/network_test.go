@@ -23,7 +23,7 @@ func TestWhatPluginAndAgentSay(t *testing.T) {
 		"":                     func(*Wanted) {},
 		"speaks version 7":     func(w *Wanted) { w.Protocol = 7 },
 		"speaks version 0":     func(w *Wanted) { w.Protocol = 0 },
-		"given by the agent":   func(w *Wanted) { w.Addresses = addresses("10.0.0.1") },
+		"must not name any":    func(w *Wanted) { w.Addresses = addresses("10.0.0.1") },
 		"the id of a":          func(w *Wanted) { w.Container = "" },
 		"id of a container":    func(w *Wanted) { w.Container = strings.Repeat("c", 300) },
 		"name of an interface": func(w *Wanted) { w.Interface = "" },

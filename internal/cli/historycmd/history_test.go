@@ -247,7 +247,7 @@ func TestUnprovenIsShown(t *testing.T) {
 	if notes := proofs(t.Context(), c, pointers(all)[1:]); len(notes) != 1 || !strings.Contains(notes[0], "shop/annp-p-2 is unproven: it carries no proof") {
 		t.Error(notes)
 	}
-	if notes := proofs(t.Context(), historyCluster(t), pointers(all)); len(notes) != 1 || !strings.Contains(notes[0], "cannot be checked") || all[0].Unproven == "" {
+	if notes := proofs(t.Context(), historyCluster(t), pointers(all)); len(notes) != 1 || !strings.Contains(notes[0], "cannot be verified") || all[0].Unproven == "" {
 		t.Error(notes)
 	}
 }
