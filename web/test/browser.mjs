@@ -509,7 +509,9 @@ scenes.attacks = async () => {
       let framed = 'refused'
       try { framed = frame.contentDocument?.body?.innerText ?? 'refused' } catch { /* of another origin */ }
       const opened = window.open(origin + '/')
-      await new Promise((done) => setTimeout(done, 500))
+      // Until the window has left about:blank, it is of this origin and shows nothing of the console.
+      const left = () => { try { return opened.closed || opened.location.href !== 'about:blank' } catch { return true } }
+      while (opened && !left()) await new Promise((done) => setTimeout(done, 20))
       let reach = 'nothing'
       try { reach = opened?.document?.title ?? 'nothing' } catch { reach = 'nothing' }
       opened?.close()
