@@ -44,8 +44,8 @@ type TrafficReportSpec struct {
 // TrafficLosses count what is missing from reports.
 type TrafficLosses struct {
 	// Overruns is how often the kernel dropped events of connections because too many came at once.
-	// It does not tell how many. The enforcer finds connections that continue in its table of
-	// connections, and reports them.
+	// It does not tell how many. The enforcer finds connections that continue in the kernel's
+	// table of connections, and reports them.
 	Overruns int64 `json:"overruns,omitempty"`
 	// Ends are connections that had ended by then: how much they carried is not told.
 	Ends int64 `json:"ends,omitempty"`
