@@ -77,7 +77,7 @@ type Place interface {
 // story is what happens to one packet on this Node.
 type story struct {
 	// of is the Traceflow that had the tag of the packet when it came: another one may get the tag
-	// before all is told.
+	// before the last event.
 	of types.UID
 	// first is the packet as it came, now as it is.
 	first, now   header

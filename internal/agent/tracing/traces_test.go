@@ -91,8 +91,8 @@ func TestOneThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestTagThatIsGivenAgain: what is told late of a packet is not told of the Traceflow that has its
-// tag by then.
+// TestTagThatIsGivenAgain: a late event about a packet does not count for the Traceflow that has
+// the packet's tag by then.
 func TestTagThatIsGivenAgain(t *testing.T) {
 	of := func(name string) *running {
 		return &running{of: &v1beta1.Traceflow{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: v1beta1.TraceflowStatus{
@@ -113,11 +113,11 @@ func TestTagThatIsGivenAgain(t *testing.T) {
 	traces.running = map[types.UID]*running{"next": next}
 	traces.receive(drops(1))
 	if next.result != nil {
-		t.Errorf("it is told what became of the packet of another one: %+v", next.result)
+		t.Errorf("it has the result of another Traceflow: %+v", next.result)
 	}
 	traces.receive(begins(2))
 	traces.receive(drops(2))
 	if next.result == nil || len(next.result.Observations) != 2 || len(traces.stories) != 0 {
-		t.Errorf("of its own packet it is told %+v", next.result)
+		t.Errorf("the result of its own packet is %+v", next.result)
 	}
 }
