@@ -219,7 +219,7 @@ func TestReceiversWaitForOneThatMakesTheObject(t *testing.T) {
 	}
 	var all apiruntime.Object
 	for _, e := range got {
-		if e.source == nil { // of the one that panicked
+		if e.body == nil { // of the one that panicked
 			continue
 		}
 		if all == nil {

@@ -24,7 +24,7 @@ type entry struct {
 	members memberList
 	alias   *types.UID
 	// shared is what all receivers of a policy or of an address group are given, as long as
-	// somebody is likely to need it.
+	// somebody is likely to need it. It is looked at without the lock, see Store.keep.
 	shared atomic.Pointer[rendering]
 }
 
@@ -69,24 +69,37 @@ func Position(revision uint64) string { return strconv.FormatUint(2*revision+1, 
 // versions puts revisions into words, the same one once: whatever came in one publication has it.
 type versions struct{ last atomic.Pointer[version] }
 
+// version is what objects of one publication have in common.
 type version struct {
+	store    *Store
 	revision uint64
 	text     string
+	// alias is that of an entry that has one: it has a version of its own.
+	alias *types.UID
 }
 
-// of is formatRevision.
-func (v *versions) of(revision uint64) *version {
-	last := v.last.Load()
+// versionOf returns the version that objects without alias have.
+func (s *Store) versionOf(revision uint64) *version {
+	last := s.versions.last.Load()
 	if last == nil || last.revision != revision {
-		last = &version{revision, formatRevision(revision)}
-		v.last.Store(last)
+		last = &version{store: s, revision: revision, text: formatRevision(revision)}
+		s.versions.last.Store(last)
 	}
 	return last
 }
 
 // headerOf returns the header of an object.
-func (s *Store) headerOf(e *entry) header {
-	return header{name: e.name, uid: e.alias, version: s.versions.of(e.revision)}
+func (s *Store) headerOf(e *entry) header { return s.headerAt(e, e.revision) }
+
+// headerAt is headerOf an object as it was at a revision.
+func (s *Store) headerAt(e *entry, revision uint64) header {
+	v := s.versionOf(revision)
+	if e.alias != nil {
+		own := *v
+		own.alias = e.alias
+		v = &own
+	}
+	return header{e, v}
 }
 
 func (e *entry) meta(version string) metav1.ObjectMeta {
@@ -96,7 +109,7 @@ func (e *entry) meta(version string) metav1.ObjectMeta {
 // whole is the object as a key sees it, as far as it fits into one event; last is the last member
 // in it if there are more.
 func (s *Store) whole(e *entry, key string, limit int) (object runtime.Object, last Member) {
-	version := s.versions.of(e.revision).text
+	version := s.versionOf(e.revision).text
 	switch e.resource() {
 	case AddressGroups:
 		members, last := e.members.piece(key, nil, limit)

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -16,62 +15,96 @@ import (
 // late its receiver asks. Any goroutine may ask.
 type Event struct {
 	Type watch.EventType
-	// ready is the object, if there was one when the event was made; nil is one that is made on
-	// demand. source is what it is made from, or shared with; nil if there is no such.
-	ready  runtime.Object
-	source source
-}
-
-// source is what objects of events are made from.
-type source interface {
-	nameOf() string
-	// object makes the object, for all receivers that share it if it is shared.
-	object() runtime.Object
-	// view is object, which may be in the scratch: then own is true.
-	view(*Scratch) (object runtime.Object, own bool)
-	encodings() *Frames
+	header
+	// body is what the object is made from besides the header, so that most events need no memory
+	// of their own:
+	//   - *sharedObject, which is made, *rendering, *memberPatch, or for few receivers the
+	//     PolicySource of a policy: all of them have one object in common, made when one asks for it;
+	//   - Member: an applied-to group of which a key sees one member, as most keys do of most groups;
+	//   - *tombstone, bookmark: made for each receiver;
+	//   - runtime.Object: the object, for this receiver alone.
+	body any
 }
 
 // Name returns the name of the object, which is empty in a BOOKMARK.
 func (e *Event) Name() string {
-	if e.source != nil {
-		return e.source.nameOf()
+	if e.entry == nil {
+		return ""
 	}
-	return e.ready.(metav1.Object).GetName()
+	return e.entry.name
 }
 
 // Object returns the object. Unless Frames is nil it is shared with other receivers and must not be
 // modified.
 func (e *Event) Object() runtime.Object {
-	if e.ready != nil || e.source == nil {
-		return e.ready
+	switch b := e.body.(type) {
+	case *sharedObject:
+		return b.whole
+	case *rendering:
+		return b.object(&e.header)
+	case *memberPatch:
+		return b.object(&e.header)
+	case *tombstone:
+		return b.in(&e.header, nil)
+	case bookmark:
+		return b.in(&e.header, nil)
+	case PolicySource:
+		return e.sharedPolicy(b).object(&e.header)
+	case Member:
+		return e.ownGroup(b)
 	}
-	return e.source.object()
+	object, _ := e.body.(runtime.Object)
+	return object
 }
 
 // View is Object for a receiver that is done with the object before it uses the scratch again. If
 // own is true the outermost struct of the object is in the scratch, and may be modified.
 func (e *Event) View(s *Scratch) (object runtime.Object, own bool) {
-	if object = e.ready; object == nil {
-		object, own = e.source.view(s)
+	switch b := e.body.(type) {
+	case *sharedObject:
+		return b.whole, false
+	case *rendering:
+		return b.view(&e.header, s)
+	case *memberPatch:
+		return b.view(&e.header, s)
+	case *tombstone:
+		return b.in(&e.header, s), true
+	case bookmark:
+		return b.in(&e.header, s), true
+	case PolicySource:
+		return e.policyIn(&s.policy, b), true
+	case Member:
+		g := s.emptyApplied()
+		e.fill(&g.ObjectMeta)
+		s.one[0] = b
+		g.GroupMembers = s.members(s.one[:])
+		return g, true
 	}
-	return object, own
+	object, _ = e.body.(runtime.Object)
+	return object, false
 }
 
 // Frames keeps how the object is encoded, for all receivers that get the same object; nil if it is
 // for this one alone.
 func (e *Event) Frames() *Frames {
-	if e.source == nil {
-		return nil
+	switch b := e.body.(type) {
+	case *sharedObject:
+		return &b.frames
+	case *rendering:
+		return &b.share().frames
+	case *memberPatch:
+		return &b.share().frames
+	case *tombstone:
+		return &b.frames
+	case PolicySource:
+		return &e.sharedPolicy(b).share().frames
 	}
-	return e.source.encodings()
+	return nil
 }
 
-// header is what every object has besides its content. Of a group, uid is nil if that is its
-// name.
+// header is what every object has besides its content, of one moment.
 type header struct {
-	name    string
-	uid     *types.UID
+	entry   *entry // of which only what never changes is looked at; nil in a BOOKMARK
 	version *version
 }
 
@@ -83,55 +116,54 @@ func (h *header) meta() (m metav1.ObjectMeta) {
 // fill is meta in a zero one. To copy large objects takes time, and room on the stacks of ten
 // thousand receivers.
 func (h *header) fill(m *metav1.ObjectMeta) {
-	m.Name, m.UID, m.ResourceVersion = h.name, uidOf(h.name, h.uid), h.version.text
+	m.Name, m.UID, m.ResourceVersion = h.entry.name, uidOf(h.entry.name, h.version.alias), h.version.text
 }
 
-// ownGroup is an applied-to group of which a key sees one member, as most keys do of most groups.
-type ownGroup struct {
-	header
-	member Member
+// sharedPolicy is what the few receivers of a policy share, once one of them asks for it.
+func (h *header) sharedPolicy(p PolicySource) *rendering {
+	return h.version.store.keep(h, func() *rendering {
+		return &rendering{revision: h.version.revision, few: true, policy: p}
+	})
 }
 
-func (g *ownGroup) nameOf() string { return g.name }
+// policyIn makes a policy in a room.
+func (h *header) policyIn(room *PolicyRoom, p PolicySource) runtime.Object {
+	made := p.NetworkPolicy(room)
+	made.ResourceVersion = h.version.text
+	return made
+}
 
-func (g *ownGroup) object() runtime.Object {
+// ownGroup makes an applied-to group with one member.
+func (h *header) ownGroup(m Member) runtime.Object {
 	var x struct { // in one piece of memory
 		v1beta2.AppliedToGroup
 		list [1]v1beta2.GroupMember
 		pod  [1]v1beta2.PodReference
 	}
 	room := Room{left: 1, pods: x.pod[:]}
-	g.member.Fill(&x.list[0], &room)
-	x.ObjectMeta, x.GroupMembers = g.meta(), x.list[:]
+	m.Fill(&x.list[0], &room)
+	x.ObjectMeta, x.GroupMembers = h.meta(), x.list[:]
 	return &x.AppliedToGroup
 }
 
-func (g *ownGroup) view(s *Scratch) (runtime.Object, bool) {
-	s.one[0] = g.member
-	s.applied = v1beta2.AppliedToGroup{}
-	g.fill(&s.applied.ObjectMeta)
-	s.applied.GroupMembers = s.members(s.one[:])
-	return &s.applied, true
-}
-
-func (g *ownGroup) encodings() *Frames { return nil }
-
-// rendering is an object as receivers get it, which several may share: made when one of them asks
-// for it. All that ask at the same time wait for the first of them to make it: a group of ten
-// thousand members that a thousand of them made, each for itself, would take gigabytes.
+// rendering is a policy or an address group as receivers get it, which several may share: made when
+// one of them asks for it.
 type rendering struct {
-	// shared is nil until somebody wants what receivers share.
-	shared atomic.Pointer[sharedObject]
+	sharing
+	revision uint64
 	// few says that so few receivers are concerned that each may as well look at it in a scratch.
 	few bool
-
-	// What it is made from: a policy, an address group with its members, or a patch of a group,
-	// placed if that is an applied-to group.
-	placed bool
-	header
+	// What it is made from: a policy, or an address group with its members.
 	policy  PolicySource
 	members []Member
-	patch   *memberPatch
+}
+
+// sharing is a place for an object that receivers share. All that ask at the same time wait for the
+// first of them to make it: a group of ten thousand members that a thousand of them made, each for
+// itself, would take gigabytes.
+type sharing struct {
+	// shared is nil until somebody wants what receivers share.
+	shared atomic.Pointer[sharedObject]
 }
 
 // sharedObject is an object, once it is made, and its encodings.
@@ -162,7 +194,7 @@ func sharedAt[T any](place *atomic.Pointer[T], made *T) (r *T, first bool) {
 
 // whole returns what is shared, with the object made unless it is. If that panics, the next
 // receiver tries again.
-func (r *rendering) whole(build func() (runtime.Object, Member)) *sharedObject {
+func (r *sharing) whole(build func() (runtime.Object, Member)) *sharedObject {
 	x := r.share()
 	if x.made.Load() {
 		return x
@@ -176,7 +208,7 @@ func (r *rendering) whole(build func() (runtime.Object, Member)) *sharedObject {
 	return x
 }
 
-func (r *rendering) share() *sharedObject {
+func (r *sharing) share() *sharedObject {
 	x := r.shared.Load()
 	if x == nil {
 		x, _ = sharedAt(&r.shared, &sharedObject{})
@@ -184,53 +216,39 @@ func (r *rendering) share() *sharedObject {
 	return x
 }
 
-func (r *rendering) nameOf() string { return r.name }
-
-func (r *rendering) object() runtime.Object { return r.whole(r.build).whole }
-
-func (r *rendering) view(s *Scratch) (runtime.Object, bool) {
-	switch {
-	case !r.few:
-		return r.object(), false
-	case r.policy != nil:
-		return r.policyIn(&s.policy), true
-	case r.patch != nil:
-		return s.patchOf(r.placed, &r.header, r.patch), true
+// ready is what is shared if the object is made, else nil.
+func (r *sharing) ready() *sharedObject {
+	if x := r.shared.Load(); x != nil && x.made.Load() {
+		return x
 	}
-	s.address = v1beta2.AddressGroup{}
-	r.fill(&s.address.ObjectMeta)
-	s.address.GroupMembers = s.members(r.members)
-	return &s.address, true
+	return nil
 }
 
-func (r *rendering) encodings() *Frames { return &r.share().frames }
+func (r *rendering) object(h *header) runtime.Object {
+	return r.whole(func() (runtime.Object, Member) { return r.build(h), nil }).whole
+}
+
+func (r *rendering) view(h *header, s *Scratch) (runtime.Object, bool) {
+	switch {
+	case !r.few:
+		return r.object(h), false
+	case r.policy != nil:
+		return h.policyIn(&s.policy, r.policy), true
+	}
+	g := s.emptyAddress()
+	h.fill(&g.ObjectMeta)
+	g.GroupMembers = s.members(r.members)
+	return g, true
+}
 
 // build makes the object for all.
-func (r *rendering) build() (object runtime.Object, last Member) {
-	switch {
-	case r.policy != nil:
-		return r.policyIn(&PolicyRoom{}), nil
-	case r.patch != nil:
-		added, removed := r.patch.lists()
-		return patchOf(r.placed, r.meta(), added, removed), nil
+func (r *rendering) build(h *header) runtime.Object {
+	if r.policy != nil {
+		return h.policyIn(&PolicyRoom{}, r.policy)
 	}
 	room := roomFor(len(r.members))
 	members := appendMembers(make([]v1beta2.GroupMember, 0, len(r.members)), r.members, &room)
-	return &v1beta2.AddressGroup{ObjectMeta: r.meta(), GroupMembers: members}, nil
-}
-
-func (r *rendering) policyIn(room *PolicyRoom) runtime.Object {
-	p := r.policy.NetworkPolicy(room)
-	p.ResourceVersion = r.version.text
-	return p
-}
-
-func (r *rendering) event(t watch.EventType) Event {
-	e := Event{Type: t, source: r}
-	if x := r.shared.Load(); x != nil && x.made.Load() {
-		e.ready = x.whole
-	}
-	return e
+	return &v1beta2.AddressGroup{ObjectMeta: h.meta(), GroupMembers: members}
 }
 
 // tombstone is an object that is gone, or does not concern a receiver any more: what it is called,
@@ -243,81 +261,44 @@ type tombstone struct {
 	placed bool
 }
 
-func (t *tombstone) nameOf() string { return t.name }
-
-func (t *tombstone) object() runtime.Object {
+// in makes the object in a scratch, or without one to keep.
+func (t *tombstone) in(h *header, s *Scratch) runtime.Object {
 	switch {
 	case t.policy != nil:
-		return t.identityIn(&PolicyRoom{})
+		p := t.policy.Identity(s.policyRoom())
+		p.ResourceVersion = h.version.text
+		return p
 	case t.placed:
-		return &v1beta2.AppliedToGroup{ObjectMeta: t.meta()}
+		g := s.emptyApplied()
+		h.fill(&g.ObjectMeta)
+		return g
 	}
-	return &v1beta2.AddressGroup{ObjectMeta: t.meta()}
+	g := s.emptyAddress()
+	h.fill(&g.ObjectMeta)
+	return g
 }
 
-func (t *tombstone) view(s *Scratch) (runtime.Object, bool) {
-	switch {
-	case t.policy != nil:
-		return t.identityIn(&s.policy), true
-	case t.placed:
-		s.applied = v1beta2.AppliedToGroup{}
-		t.fill(&s.applied.ObjectMeta)
-		return &s.applied, true
-	}
-	s.address = v1beta2.AddressGroup{}
-	t.fill(&s.address.ObjectMeta)
-	return &s.address, true
-}
+// bookmark is the kind of object that a BOOKMARK carries: one without name, made for each receiver.
+type bookmark uint8
 
-func (t *tombstone) encodings() *Frames { return &t.frames }
-
-func (t *tombstone) identityIn(room *PolicyRoom) runtime.Object {
-	p := t.policy.Identity(room)
-	p.ResourceVersion = t.version.text
-	return p
-}
-
-// bookmark is what a BOOKMARK carries: an object without name, made for each receiver.
-type bookmark struct {
-	resource Resource
-	revision uint64
-}
-
-func (b *bookmark) nameOf() string { return "" }
-
-func (b *bookmark) object() runtime.Object {
-	switch b.resource {
+// in makes the object, which says nothing but the position, in a scratch, or without one to keep.
+func (b bookmark) in(h *header, s *Scratch) runtime.Object {
+	position := Position(h.version.revision)
+	switch Resources()[b] {
 	case AddressGroups:
-		return b.on(&v1beta2.AddressGroup{})
+		g := s.emptyAddress()
+		g.ResourceVersion = position
+		return g
 	case AppliedToGroups:
-		return b.on(&v1beta2.AppliedToGroup{})
+		g := s.emptyApplied()
+		g.ResourceVersion = position
+		return g
 	}
-	return b.on(&v1beta2.NetworkPolicy{})
+	room := s.policyRoom()
+	room.Policy = v1beta2.NetworkPolicy{}
+	room.Policy.ResourceVersion = position
+	return &room.Policy
 }
-
-func (b *bookmark) view(s *Scratch) (runtime.Object, bool) {
-	switch b.resource {
-	case AddressGroups:
-		s.address = v1beta2.AddressGroup{}
-		return b.on(&s.address), true
-	case AppliedToGroups:
-		s.applied = v1beta2.AppliedToGroup{}
-		return b.on(&s.applied), true
-	}
-	s.policy.Policy = v1beta2.NetworkPolicy{}
-	return b.on(&s.policy.Policy), true
-}
-
-// on says the position on an object that has nothing else.
-func (b *bookmark) on(o interface {
-	runtime.Object
-	SetResourceVersion(string)
-}) runtime.Object {
-	o.SetResourceVersion(Position(b.revision))
-	return o
-}
-
-func (b *bookmark) encodings() *Frames { return nil }
 
 // Scratch is memory in which a receiver looks at one object after the other. The zero Scratch is
 // ready to use; it grows to some 15 KB and is not safe for concurrent use.
@@ -338,6 +319,31 @@ type Scratch struct {
 	at   []podAt
 }
 
+// emptyAddress, emptyApplied and policyRoom are where an object is made: without a scratch, for
+// that object alone.
+func (s *Scratch) emptyAddress() *v1beta2.AddressGroup {
+	if s == nil {
+		return &v1beta2.AddressGroup{}
+	}
+	s.address = v1beta2.AddressGroup{}
+	return &s.address
+}
+
+func (s *Scratch) emptyApplied() *v1beta2.AppliedToGroup {
+	if s == nil {
+		return &v1beta2.AppliedToGroup{}
+	}
+	s.applied = v1beta2.AppliedToGroup{}
+	return &s.applied
+}
+
+func (s *Scratch) policyRoom() *PolicyRoom {
+	if s == nil {
+		return &PolicyRoom{}
+	}
+	return &s.policy
+}
+
 // members makes a list of at most maxRoom members.
 func (s *Scratch) members(list []Member) []v1beta2.GroupMember {
 	s.room = Room{left: len(list), pods: s.pods, at: s.at, scratch: s}
@@ -346,7 +352,7 @@ func (s *Scratch) members(list []Member) []v1beta2.GroupMember {
 }
 
 // patchOf makes a patch of at most maxRoom changes.
-func (s *Scratch) patchOf(placed bool, h *header, p *memberPatch) runtime.Object {
+func (s *Scratch) patchOf(h *header, p *memberPatch) runtime.Object {
 	s.room = Room{left: len(p.changes), pods: s.pods, at: s.at, scratch: s}
 	s.list = s.list[:0]
 	list := func(left bool) (part []v1beta2.GroupMember) {
@@ -361,7 +367,7 @@ func (s *Scratch) patchOf(placed bool, h *header, p *memberPatch) runtime.Object
 	}
 	added := list(false)
 	removed := list(true)
-	if placed {
+	if p.placed {
 		to := &s.patches.applied
 		*to = v1beta2.AppliedToGroupPatch{}
 		h.fill(&to.ObjectMeta)

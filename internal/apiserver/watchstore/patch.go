@@ -2,7 +2,8 @@ package watchstore
 
 import (
 	"slices"
-	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
@@ -13,8 +14,27 @@ type memberPatch struct {
 	revision uint64
 	// changes are sorted by identity, which is in there once.
 	changes []memberChange
-	// shared is the patch as an event, once somebody has received it.
-	shared atomic.Pointer[rendering]
+	patched
+	// sharing is of the receivers that get the same patch.
+	sharing
+}
+
+// patched is the kind of group that is patched: placed is that of its members, and many says that
+// it concerns more than few keys.
+type patched struct{ placed, many bool }
+
+func (p *memberPatch) object(h *header) runtime.Object {
+	return p.whole(func() (runtime.Object, Member) {
+		added, removed := p.lists()
+		return patchOf(p.placed, h.meta(), added, removed), nil
+	}).whole
+}
+
+func (p *memberPatch) view(h *header, s *Scratch) (runtime.Object, bool) {
+	if p.many || len(p.changes) > maxRoom {
+		return p.object(h), false
+	}
+	return s.patchOf(h, p), true
 }
 
 // memberChange is a member that came, that overwrites one of the same identity, or that left.
@@ -41,7 +61,7 @@ func (p *memberPatch) then(next *memberPatch) *memberPatch {
 	if next.empty() {
 		return p
 	}
-	out := &memberPatch{revision: next.revision, changes: make([]memberChange, 0, len(p.changes)+len(next.changes))}
+	out := &memberPatch{revision: next.revision, patched: next.patched, changes: make([]memberChange, 0, len(p.changes)+len(next.changes))}
 	a, b := p.changes, next.changes
 	for len(a) > 0 && len(b) > 0 {
 		switch c := compareIdentity(a[0].member, b[0].member); {
@@ -79,7 +99,8 @@ func (p *memberPatch) split(limit int) (first, rest *memberPatch) {
 	size := 0
 	for i, c := range p.changes {
 		if size += weigh(c.member); size > limit && i > 0 {
-			return &memberPatch{revision: p.revision, changes: p.changes[:i]}, &memberPatch{revision: p.revision, changes: p.changes[i:]}
+			return &memberPatch{revision: p.revision, patched: p.patched, changes: p.changes[:i]},
+				&memberPatch{revision: p.revision, patched: p.patched, changes: p.changes[i:]}
 		}
 	}
 	return p, nil
@@ -140,10 +161,13 @@ type groupDiff struct {
 	// shared is the patch that all views have in common, if they do.
 	shared   *memberPatch
 	revision uint64
+	// many says that more than few keys are concerned.
+	many bool
 }
 
-func newGroupDiff(g *memberList, revision uint64, touched []touchedMember) *groupDiff {
-	d := &groupDiff{group: g, touched: touched, revision: revision}
+func newGroupDiff(e *entry, touched []touchedMember) *groupDiff {
+	g := &e.members
+	d := &groupDiff{group: g, touched: touched, revision: e.revision, many: len(e.span.keys) > fewKeys}
 	if !g.placed {
 		d.shared = d.cut("", nil)
 		if d.shared == nil {
@@ -179,7 +203,7 @@ func (d *groupDiff) cut(key string, upTo Member) *memberPatch {
 	if d.group.placed {
 		seen = joinPlaces(seen)
 	}
-	p := &memberPatch{revision: d.revision, changes: make([]memberChange, 0, len(seen))}
+	p := &memberPatch{revision: d.revision, patched: patched{d.group.placed, d.many}, changes: make([]memberChange, 0, len(seen))}
 	for _, t := range seen {
 		switch {
 		case t.after == nil:

@@ -173,13 +173,16 @@ func (p *publication) changeGroup(t *objects, c *GroupChange) {
 	e.revision = p.revision
 	e.shared.Store(nil)
 	tr := transition{entry: e, existed: existed, exists: true}
+	var touched []touchedMember
 	if existed {
-		tr.diff = newGroupDiff(&e.members, p.revision, e.members.apply(c.Added, c.Removed))
+		touched = e.members.apply(c.Added, c.Removed)
 	} else {
 		e.members.fill(c.Added)
 	}
 	tr.before = p.place(t, e, c.SpanAdded, c.SpanRemoved, c.SpanNumber)
-	tr.after = e.span
+	if tr.after = e.span; existed {
+		tr.diff = newGroupDiff(e, touched)
+	}
 	p.tell(t, tr)
 }
 

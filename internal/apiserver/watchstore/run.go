@@ -62,15 +62,16 @@ func (s *Store) pieceOf(r *run, first []*entry, number int) []Event {
 	part := first[from:min(from+pieceLength, len(first))]
 	p := &piece{revision: s.revision, events: make([]Event, len(part))}
 	for i, e := range part {
-		r, last := s.render(e)
+		event, last := s.shared(watch.Added, e)
 		if last != nil {
 			p.events = nil
 			break
 		}
-		if !r.few {
-			r.object() // now, and not by everybody at once
+		if r, is := event.body.(*rendering); is && !r.few {
+			r.object(&event.header) // now, and not by everybody at once
+			event.body = r.ready()
 		}
-		p.events[i] = r.event(watch.Added)
+		p.events[i] = event
 	}
 	r.pieces[number].Store(p)
 	s.rendering.Lock()

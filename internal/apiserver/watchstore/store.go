@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/nephele-io/nephele/internal/table"
 )
@@ -386,42 +387,55 @@ func (s *Store) Get(r Resource, name string) (runtime.Object, bool, error) {
 	return object, true, nil
 }
 
-// render returns a policy or an address group as all receivers get it, and the last member in it if
-// there are more. It needs the store locked for reading.
-func (s *Store) render(e *entry) (r *rendering, last Member) {
-	r = e.shared.Load()
-	if r == nil {
-		r = s.newRendering(e)
-		var first bool
-		if r, first = sharedAt(&e.shared, r); first {
+// shared returns the event of a policy or an address group as all receivers get it, and the last
+// member in it if there are more. It needs the store locked for reading.
+func (s *Store) shared(t watch.EventType, e *entry) (event Event, last Member) {
+	event = Event{Type: t, header: s.headerOf(e)}
+	few := len(e.span.keys) <= fewKeys
+	if e.policy != nil && few {
+		event.body = e.policy
+		return event, nil
+	}
+	r := s.keep(&event.header, func() *rendering {
+		r := &rendering{revision: e.revision, policy: e.policy, few: few}
+		if e.policy == nil {
+			r.members, _ = e.members.borrow(s.maxEventBytes)
+		}
+		return r
+	})
+	event.body = r
+	switch x := r.ready(); {
+	case r.policy == nil && r.members == nil: // nothing to make it from later
+		x = r.whole(func() (runtime.Object, Member) { return s.whole(e, "", s.maxEventBytes) })
+		event.body, last = x, x.last
+	case x != nil:
+		event.body = x
+	}
+	return event, last
+}
+
+// keep returns what all receivers of an object share at the version of a header: what is there
+// already, or what it makes. It keeps that for the others, unless the object has changed meanwhile.
+func (s *Store) keep(h *header, build func() *rendering) *rendering {
+	var made *rendering
+	for {
+		kept := h.entry.shared.Load()
+		if kept != nil && kept.revision == h.version.revision {
+			return kept
+		}
+		if made == nil {
+			made = build()
+		}
+		if kept != nil && kept.revision > made.revision {
+			return made
+		}
+		if h.entry.shared.CompareAndSwap(kept, made) {
 			s.rendering.Lock()
-			s.rendered = table.Append(s.rendered, e)
-			s.rendering.Unlock()
+			defer s.rendering.Unlock()
+			s.rendered = table.Append(s.rendered, h.entry)
+			return made
 		}
 	}
-	if r.policy == nil && r.members == nil { // nothing to make it from later
-		last = r.whole(func() (runtime.Object, Member) { return s.whole(e, "", s.maxEventBytes) }).last
-	}
-	return r, last
-}
-
-func (s *Store) newRendering(e *entry) *rendering {
-	r := &rendering{header: s.headerOf(e), policy: e.policy, few: len(e.span.keys) <= fewKeys}
-	if e.policy == nil {
-		r.members, _ = e.members.borrow(s.maxEventBytes)
-	}
-	return r
-}
-
-// renderPatch returns a patch in the form shared by all receivers that get the same one.
-func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
-	if r := p.shared.Load(); r != nil {
-		return r
-	}
-	r := &rendering{header: s.headerOf(e), patch: p, placed: e.members.placed, few: len(p.changes) <= maxRoom && len(e.span.keys) <= fewKeys}
-	r.version = s.versions.of(p.revision)
-	r, _ = sharedAt(&p.shared, r)
-	return r
 }
 
 // sharedPerUnread bounds what is kept as receivers get it: so many objects for each object that a

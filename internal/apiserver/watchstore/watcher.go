@@ -180,13 +180,13 @@ func (w *Watcher) deliver() (Event, bool) {
 			return event, true
 		}
 		w.beginning, w.first, w.run, w.at = false, nil, nil, 0
-		return Event{Type: watch.Bookmark, source: &bookmark{w.resource, w.revision}}, true
+		return Event{watch.Bookmark, header{version: w.store.versionOf(w.revision)}, bookmark(w.kind)}, true
 	}
 	for next := w.due.first(); next != nil; next = w.due.first() {
 		if next.step == replace {
 			gone := next.tombstone
 			next.delivery = delivery{step: add}
-			return Event{Type: watch.Deleted, source: gone}, true
+			return Event{watch.Deleted, gone.header, gone}, true
 		}
 		d := w.due.pop()
 		switch d.step {
@@ -201,7 +201,7 @@ func (w *Watcher) deliver() (Event, bool) {
 				return event, true
 			}
 		case drop:
-			return Event{Type: watch.Deleted, source: d.tombstone}, true
+			return Event{watch.Deleted, d.tombstone.header, d.tombstone}, true
 		}
 	}
 	return Event{}, false
@@ -235,21 +235,20 @@ func (w *Watcher) deliverFirst() (Event, bool) {
 func (w *Watcher) added(e *entry) (event Event, last Member) {
 	if e.resource() == AppliedToGroups {
 		if m := e.members.only(w.name); m != nil {
-			return Event{Type: watch.Added, source: &ownGroup{w.store.headerOf(e), m}}, nil
+			return Event{watch.Added, w.store.headerOf(e), m}, nil
 		}
 		object, last := w.store.whole(e, w.name, w.store.maxEventBytes)
-		return Event{Type: watch.Added, ready: object}, last
+		return Event{watch.Added, w.store.headerOf(e), object}, last
 	}
-	r, last := w.store.render(e)
-	return r.event(watch.Added), last
+	return w.store.shared(watch.Added, e)
 }
 
 // modified is MODIFIED with as much of what is due as fits; the rest becomes due again, behind
 // everything else. It is false if there is nothing to tell.
 func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
 	if e.resource() == NetworkPolicies {
-		r, _ := w.store.render(e)
-		return r.event(watch.Modified), true
+		event, _ := w.store.shared(watch.Modified, e)
+		return event, true
 	}
 	limit := w.store.maxEventBytes
 	switch {
@@ -261,13 +260,17 @@ func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
 			w.due.put(e, delivery{step: modify, upTo: last})
 		}
 		h := w.store.headerOf(e)
-		return Event{Type: watch.Modified, ready: patchOf(e.members.placed, h.meta(), members, nil)}, len(members) > 0
+		return Event{watch.Modified, h, patchOf(e.members.placed, h.meta(), members, nil)}, len(members) > 0
 	}
 	first, rest := d.patch.split(limit)
 	if rest != nil || d.upTo != nil {
 		w.due.put(e, delivery{step: modify, patch: rest, upTo: d.upTo})
 	}
-	return w.store.renderPatch(e, first).event(watch.Modified), true
+	event := Event{watch.Modified, w.store.headerAt(e, first.revision), first}
+	if x := first.ready(); x != nil {
+		event.body = x
+	}
+	return event, true
 }
 
 // Stop ends the watch. It may be called more than once.
