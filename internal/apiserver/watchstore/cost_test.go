@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -90,6 +91,36 @@ func TestManyReceiversShareOneObject(t *testing.T) {
 	running.Wait()
 	if times != [2]int{1, 1} {
 		t.Fatal(times)
+	}
+}
+
+// TestEventsNeedNoMemory: a policy that concerns few keys, and an applied-to group of which a key
+// sees one member, are given to a receiver without anything that is made for it.
+func TestEventsNeedNoMemory(t *testing.T) {
+	const times = 20
+	s := New(Options{})
+	var all Changes
+	for i := range shortRun {
+		name := fmt.Sprint(i)
+		member := &GivenMember{GroupMember: v1beta2.GroupMember{Pod: &v1beta2.PodReference{Name: name}}, Host: "a"}
+		all.AppliedToGroups = append(all.AppliedToGroups, GroupChange{Name: name, UID: types.UID(name), Added: []Member{member}, SpanAdded: []string{"a"}})
+		all.Policies = append(all.Policies, PolicyChange{Name: name, Source: givenPolicy{policyNamed(name, 1)}, SpanAdded: []string{"a"}})
+	}
+	s.Publish(all)
+	for _, r := range []Resource{AppliedToGroups, NetworkPolicies} {
+		var watchers []*Watcher
+		for range times + 1 { // one to warm up
+			watchers = append(watchers, mustWatch(t, s, r, "a"))
+		}
+		into := make([]Event, shortRun)
+		if n := testing.AllocsPerRun(times, func() {
+			events, err := watchers[0].TryTake(into)
+			if watchers = watchers[1:]; len(events) != shortRun || err != nil {
+				t.Fatalf("%d events (%v)", len(events), err)
+			}
+		}); n > 0 {
+			t.Errorf("%s: %.0f allocations for %d events", r, n, shortRun)
+		}
 	}
 }
 
