@@ -196,8 +196,8 @@ func (s *site) inside(h *nfttest.Host, f func() error) {
 	s.must(h.Do(f))
 }
 
-// listens is inside for who listens at a port that was just closed: a process that another test has
-// just forked has it until it executes its program.
+// listens calls listen on the host until the port is free: a process that another test has just
+// forked has the former socket until it executes its program.
 func (s *site) listens(h *nfttest.Host, listen func() error) {
 	s.t.Helper()
 	s.nodes[0].eventually("the port is free", func() bool {

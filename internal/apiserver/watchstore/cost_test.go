@@ -94,6 +94,55 @@ func TestManyReceiversShareOneObject(t *testing.T) {
 	}
 }
 
+// TestLateReceivers: an event is about the moment at which it was taken, also if its receiver asks
+// after the object has changed or is gone. A late receiver takes nothing from the receivers of the
+// next version, whichever of them asks first.
+func TestLateReceivers(t *testing.T) {
+	for _, lateFirst := range []bool{false, true} {
+		s := New(Options{})
+		s.Publish(Changes{
+			AddressGroups: []GroupChange{hugeGroup(0, 3, "a", "b")},
+			Policies:      []PolicyChange{{Policy: policyNamed("p", 1), SpanAdded: []string{"a", "b"}}},
+		})
+		groups, policies, other := mustWatch(t, s, AddressGroups, "a"), mustWatch(t, s, NetworkPolicies, "a"), mustWatch(t, s, NetworkPolicies, "b")
+		group, policy := takeOne(t, groups), takeOne(t, policies)
+		for _, w := range []*Watcher{groups, policies, other, other} { // up to the bookmark
+			takeOne(t, w)
+		}
+		late := func(when string) {
+			t.Helper()
+			var scratch Scratch
+			viewed, _ := policy.View(&scratch)
+			for _, object := range []apiruntime.Object{policy.Object(), viewed} {
+				if p := object.(*v1beta2.NetworkPolicy); p.Generation != 1 || p.ResourceVersion != formatRevision(1) {
+					t.Errorf("%s: generation %d, version %s", when, p.Generation, p.ResourceVersion)
+				}
+			}
+			if g := group.Object().(*v1beta2.AddressGroup); len(g.GroupMembers) != 3 || g.ResourceVersion != formatRevision(1) {
+				t.Errorf("%s: %d members, version %s", when, len(g.GroupMembers), g.ResourceVersion)
+			}
+		}
+		s.Publish(Changes{
+			AddressGroups: []GroupChange{{Name: "g", UID: "g", Added: hugeGroup(3, 4).Added}},
+			Policies:      []PolicyChange{{Policy: policyNamed("p", 2)}},
+		})
+		next, same := takeOne(t, policies), takeOne(t, other)
+		if lateFirst {
+			late("before the next version")
+		}
+		object := next.Object()
+		late("after the next version")
+		if p := object.(*v1beta2.NetworkPolicy); p.Generation != 2 || p.ResourceVersion != formatRevision(2) {
+			t.Errorf("the next version is generation %d, version %s", p.Generation, p.ResourceVersion)
+		}
+		if same.Object() != object || same.Frames() != next.Frames() {
+			t.Error("receivers of the next version do not share it any more")
+		}
+		s.Publish(Changes{Policies: []PolicyChange{{Policy: policyNamed("p", 2), Removed: true}}, AddressGroups: []GroupChange{{Name: "g", UID: "g", Deleted: true}}})
+		late("of what is gone")
+	}
+}
+
 // TestEventsNeedNoMemory: a policy that concerns few keys, and an applied-to group of which a key
 // sees one member, are given to a receiver without anything that is made for it.
 func TestEventsNeedNoMemory(t *testing.T) {
