@@ -41,7 +41,7 @@ func (s *Shown) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (id s
 	if !native.Is(op.Target) {
 		return s.Provider.Apply(ctx, scope, op)
 	}
-	err = s.services.Apply(ctx, scope.Region, op, func() error {
+	err = s.services.Complete(ctx, scope.Region, op, func() error {
 		id, err = s.Provider.Apply(ctx, scope, op)
 		return err
 	})

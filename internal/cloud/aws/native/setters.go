@@ -62,7 +62,7 @@ func setters() []setter {
 func Is(id string) bool { return strings.HasPrefix(id, "arn:") }
 
 // Apply does an op on its target, which is a native service. What sets the groups of a service says
-// only that it will do so; see Services.Apply.
+// only that it will do so; see Services.Complete.
 func Apply(ctx context.Context, conn *Conn, op cloud.Op) error {
 	s := setting{conn, op}
 	parts := strings.SplitN(op.Target, ":", 6)
@@ -228,9 +228,9 @@ func (s setting) untagDatabase(ctx context.Context, _ string) error {
 	return s.conn.classify("RemoveTagsFromResource", err)
 }
 
-// Apply does an op on services by apply, and ends when their interfaces hold the groups that they
-// were given.
-func (s *Services) Apply(ctx context.Context, region string, op cloud.Op, apply func() error) error {
+// Complete does an op on services by apply, and ends when their interfaces hold the groups that the
+// op gives them.
+func (s *Services) Complete(ctx context.Context, region string, op cloud.Op, apply func() error) error {
 	s.wrote(region, op.Subjects())
 	defer s.wrote(region, op.Subjects())
 	if err := apply(); err != nil || op.Kind != cloud.OpSetInterfaceGroups {
