@@ -13,7 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 )
 
 // TestThroughBalancersIsWhatTheCloudDoes holds what explain says of every hop of flows to load
@@ -130,7 +130,7 @@ func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]i
 			for _, front := range s.Private {
 				protocol, port := []string{"TCP", "UDP"}[w.IntN(4)/3], []int{80, 81}[w.IntN(2)]
 				q := explain.Question{From: n.PrivateIPs[0].String(), To: front.String(), Protocol: protocol, Port: strconv.Itoa(port)}
-				flow := aws.Flow{Src: aws.End{NIC: n.ID, Addr: n.PrivateIPs[0]}, Dst: aws.End{VPC: s.NetworkID, Addr: front}, Protocol: map[string]int{"TCP": 6, "UDP": 17}[protocol], Port: port}
+				flow := packet.Flow{Src: packet.End{NIC: n.ID, Addr: n.PrivateIPs[0]}, Dst: packet.End{VPC: s.NetworkID, Addr: front}, Protocol: map[string]int{"TCP": 6, "UDP": 17}[protocol], Port: port}
 				truth, through, err := w.server.World().Through(flow)
 				if err != nil {
 					t.Fatal(err)
@@ -149,7 +149,7 @@ func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]i
 }
 
 // differs says in what an answer is not what the simulator says.
-func differs(got *analysis.FlowAnswer, truth aws.Passage, through bool, seen map[string]int) string {
+func differs(got *analysis.FlowAnswer, truth packet.Passage, through bool, seen map[string]int) string {
 	b := got.Balanced
 	if !through || b == nil {
 		if through != (b != nil) {
@@ -210,7 +210,7 @@ func differs(got *analysis.FlowAnswer, truth aws.Passage, through bool, seen map
 }
 
 // sameTarget reports whether an answer is about a target of the simulator.
-func sameTarget(x analysis.BalancedTarget, have aws.TargetPassage) bool {
+func sameTarget(x analysis.BalancedTarget, have packet.TargetPassage) bool {
 	if a, err := netip.ParseAddr(have.Target.ID); err == nil {
 		return x.Traffic.To == a.String()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -257,7 +258,7 @@ func (w *explainWorld) perform(t *testing.T, steps int) {
 // site is an end to ask about.
 type site struct {
 	text string
-	aws.End
+	packet.End
 }
 
 // compare asks about random flows.
@@ -270,14 +271,14 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 	var inside, outside []site
 	for _, n := range c.Computed.Objects.Observed[0].Snapshots[0].Interfaces {
 		for _, a := range n.PrivateIPs {
-			inside = append(inside, site{a.String(), aws.End{NIC: n.ID, Addr: a}})
+			inside = append(inside, site{a.String(), packet.End{NIC: n.ID, Addr: a}})
 		}
 		for _, a := range n.PublicIPs {
-			outside = append(outside, site{a.String(), aws.End{NIC: n.ID, Addr: a}})
+			outside = append(outside, site{a.String(), packet.End{NIC: n.ID, Addr: a}})
 		}
 	}
 	for _, a := range []string{"203.0.113.7", "8.8.8.8", "198.51.100.9", "172.16.0.9"} {
-		outside = append(outside, site{a, aws.End{Addr: netip.MustParseAddr(a)}})
+		outside = append(outside, site{a, packet.End{Addr: netip.MustParseAddr(a)}})
 	}
 	for range 150 {
 		src := inside[w.IntN(len(inside))]
@@ -291,7 +292,7 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 		if src.Addr.Is4() != dst.Addr.Is4() {
 			continue
 		}
-		f := aws.Flow{Src: src.End, Dst: dst.End, Protocol: 6, Port: []int{22, 80, 300, 443, 444}[w.IntN(5)]}
+		f := packet.Flow{Src: src.End, Dst: dst.End, Protocol: 6, Port: []int{22, 80, 300, 443, 444}[w.IntN(5)]}
 		q := explain.Question{From: src.text, To: dst.text, Protocol: "TCP", Port: strconv.Itoa(f.Port)}
 		if w.IntN(4) == 0 {
 			f.Protocol, f.Port, f.ICMPType = 1, 0, 8
@@ -331,8 +332,8 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 // agrees reports whether an answer is what the simulator says. It does not look at routes; of a
 // source without a public address it takes the private one to be seen, where explain says that it
 // does not know.
-func agrees(got *analysis.FlowAnswer, truth aws.Verdict) bool {
-	half := func(d *analysis.Decision, h aws.Half) bool {
+func agrees(got *analysis.FlowAnswer, truth packet.Verdict) bool {
+	half := func(d *analysis.Decision, h packet.Half) bool {
 		if !h.Filtered {
 			return d.Outcome == "Allow"
 		}

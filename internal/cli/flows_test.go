@@ -23,9 +23,11 @@ import (
 	"github.com/nephele-io/nephele/internal/flows/recommend"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	simlog "github.com/nephele-io/nephele/internal/sim/flowlog"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // traffic draws connections between the ends of an estate, and what the interfaces see of them.
@@ -43,7 +45,7 @@ func (e *livingEstate) traffic(t *testing.T, r *rand.Rand, n int, at time.Time) 
 		}
 		s := [][2]int{{6, 22}, {6, 80}, {6, 101}, {6, 5432}, {17, 53}, {17, 54}, {1, 0}}[r.IntN(7)]
 		c := simlog.Connection{
-			Flow:       aws.Flow{Src: from.End, Dst: to.End, Protocol: s[0], Port: s[1]},
+			Flow:       packet.Flow{Src: from.End, Dst: to.End, Protocol: s[0], Port: s[1]},
 			SourcePort: 32768 + i%20000, Start: at.Add(time.Duration(r.IntN(7200)) * time.Second), Packets: 1 + r.IntN(20), Bytes: 40 + r.IntN(9000),
 		}
 		if c.Protocol == 1 {
@@ -140,7 +142,7 @@ func TestFlowsAreJudgedAsTheCloudDid(t *testing.T) {
 		for i := range again {
 			got := j.Judge(&again[i])
 			now := e.server.World()
-			verdict, err := now.Allowed(aws.Flow{
+			verdict, err := now.Allowed(packet.Flow{
 				Src: end(&again[i], again[i].Client), Dst: end(&again[i], again[i].Server),
 				Protocol: int(again[i].Protocol), Port: int(again[i].Port), ICMPType: 8,
 			})
@@ -171,11 +173,11 @@ func TestFlowsAreJudgedAsTheCloudDid(t *testing.T) {
 }
 
 // end is an end of a row as the simulator knows it.
-func end(r *flows.Row, a netip.Addr) aws.End {
+func end(r *flows.Row, a netip.Addr) packet.End {
 	if a == r.Own() {
-		return aws.End{NIC: r.Interface, Addr: a}
+		return packet.End{NIC: r.Interface, Addr: a}
 	}
-	return aws.End{Addr: a}
+	return packet.End{Addr: a}
 }
 
 // tamper changes rules of groups that interfaces hold, behind the back of who looked before. It
@@ -421,7 +423,7 @@ func TestFlowsOfAzure(t *testing.T) {
 	b.Principal("nephele", "secret")
 	nsg := b.SecurityGroup("shop", "nsg-web", build.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
 	b.Machine("shop", "web-1", b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})+"/subnets/web", "10.1.1.4", nsg)
-	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: 1})
+	w, err := world.New(aws.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -489,7 +491,7 @@ func TestFlowsAreJudgedAsAzureDid(t *testing.T) {
 					"spec: {accountName: azure, accountNamespace: vms, vmSelector: [{vmMatch: [{matchName: web-%d}]}]}\n", i, i)
 			}
 		}
-		w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: seed})
+		w, err := world.New(aws.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}

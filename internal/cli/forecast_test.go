@@ -9,7 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/preview"
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // mixedPolicies let flows open and close at both ends, with and without isolation.
@@ -103,7 +104,7 @@ func perform(t *testing.T, provider cloud.Provider, p *preview.Planner) {
 
 // probe is a flow; an end is an interface or, without a name, an address outside.
 type probe struct {
-	src, dst       aws.End
+	src, dst       packet.End
 	from, to       string
 	protocol, port int
 }
@@ -112,7 +113,7 @@ type probe struct {
 // outside.
 func flowsOf(s *cloud.Snapshot) []probe {
 	type end struct {
-		aws.End
+		packet.End
 		name string
 	}
 	vms := map[string]*cloud.VM{}
@@ -137,10 +138,10 @@ func flowsOf(s *cloud.Snapshot) []probe {
 				name += "/" + n.ID
 			}
 		}
-		ends = append(ends, end{aws.End{NIC: n.ID, Addr: n.PrivateIPs[0]}, name})
+		ends = append(ends, end{packet.End{NIC: n.ID, Addr: n.PrivateIPs[0]}, name})
 	}
 	for _, a := range []string{"10.1.2.3", "8.8.8.8", "192.168.1.77", "38.140.26.9"} {
-		ends = append(ends, end{aws.End{Addr: netip.MustParseAddr(a), VPC: network}, ""})
+		ends = append(ends, end{packet.End{Addr: netip.MustParseAddr(a), VPC: network}, ""})
 	}
 	var out []probe
 	for _, a := range ends {
@@ -156,11 +157,11 @@ func flowsOf(s *cloud.Snapshot) []probe {
 	return out
 }
 
-func verdicts(t *testing.T, w *aws.World, flows []probe) []bool {
+func verdicts(t *testing.T, w *world.World, flows []probe) []bool {
 	t.Helper()
 	out := make([]bool, len(flows))
 	for i, f := range flows {
-		v, err := w.Allowed(aws.Flow{Src: f.src, Dst: f.dst, Protocol: f.protocol, Port: f.port, ICMPType: f.port >> 8, ICMPCode: f.port & 0xff})
+		v, err := w.Allowed(packet.Flow{Src: f.src, Dst: f.dst, Protocol: f.protocol, Port: f.port, ICMPType: f.port >> 8, ICMPCode: f.port & 0xff})
 		if err != nil {
 			t.Fatal(fmt.Errorf("%+v: %w", f, err))
 		}

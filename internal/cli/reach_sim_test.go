@@ -17,7 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/sim"
-	simaws "github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 )
 
@@ -206,7 +206,7 @@ func (e *livingEstate) look(t *testing.T) {
 
 // party is an end of a flow, as reach and as the simulator know it.
 type party struct {
-	simaws.End
+	packet.End
 	endpoint *reach.Endpoint
 }
 
@@ -219,11 +219,11 @@ func (e *livingEstate) parties() []party {
 			continue // the Pod, where the machine has no second address
 		}
 		for _, a := range p.Addresses {
-			out = append(out, party{simaws.End{NIC: p.Interface, Addr: a}, p})
+			out = append(out, party{packet.End{NIC: p.Interface, Addr: a}, p})
 		}
 	}
 	for _, a := range []string{"198.51.100.9", "198.51.100.200", "203.0.113.7", "192.0.2.1", "10.9.9.9", "10.2.0.100"} {
-		out = append(out, party{End: simaws.End{Addr: netip.MustParseAddr(a)}})
+		out = append(out, party{End: packet.End{Addr: netip.MustParseAddr(a)}})
 	}
 	return out
 }
@@ -252,7 +252,7 @@ func (e *livingEstate) compare(t *testing.T, what string) (passed, stopped int) 
 				dst.VPC = e.network(from.NIC)
 			}
 			for _, s := range [][2]int{{6, 22}, {6, 80}, {6, 101}, {6, 5432}, {17, 53}, {17, 54}, {1, 8 << 8}, {1, 0}} {
-				v, err := e.server.World().Allowed(simaws.Flow{Src: src, Dst: dst, Protocol: s[0], Port: s[1], ICMPType: s[1] >> 8, ICMPCode: s[1] & 0xff})
+				v, err := e.server.World().Allowed(packet.Flow{Src: src, Dst: dst, Protocol: s[0], Port: s[1], ICMPType: s[1] >> 8, ICMPCode: s[1] & 0xff})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const azureManifests = `
@@ -40,7 +41,7 @@ func TestPlanOfAnAzureSnapshot(t *testing.T) {
 	b.Principal("nephele", "secret")
 	nsg := b.SecurityGroup("shop", "nsg-web", build.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
 	b.Machine("shop", "web-1", b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})+"/subnets/web", "10.1.1.4", nsg)
-	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: 1})
+	w, err := world.New(aws.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/effect"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // badRequest is an error of the caller of an admin endpoint.
@@ -247,7 +248,7 @@ func (o operator) account(id string) string {
 }
 
 // region returns the given region of the account, or the account's first one.
-func (o operator) region(account, name string) (*aws.Region, error) {
+func (o operator) region(account, name string) (*world.Region, error) {
 	account = o.account(account)
 	if all := o.s.world.Regions(account); name == "" && len(all) > 0 {
 		name = all[0].Name

@@ -7,13 +7,14 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/statefile"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // saver keeps a file equal to the world: every mutation is in the file before its call is answered,
 // as a real cloud forgets nothing that it has confirmed. Calls that end while a write is under way
 // share the next one.
 type saver struct {
-	world *aws.World
+	world *simworld.World
 	path  string
 	// latest is the number of the latest mutation.
 	latest atomic.Uint64
@@ -25,7 +26,7 @@ type saver struct {
 
 // newSaver writes the file for the first time, so that a path that cannot be written is known at
 // once.
-func newSaver(w *aws.World, path string) (*saver, error) {
+func newSaver(w *simworld.World, path string) (*saver, error) {
 	s := &saver{world: w, path: path}
 	if err := statefile.Save(w, path); err != nil {
 		return nil, fmt.Errorf("save the state: %w", err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/native"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
@@ -68,7 +68,7 @@ func TestAdminOfServices(t *testing.T) {
 	if status := admin(t, s, "POST /_sim/scale?kind=application-load-balancer&name=front&interfaces=3", "", &balancer); status != 200 || len(balancer.NICs()) != 6 {
 		t.Errorf("status %d, %d interfaces", status, len(balancer.NICs()))
 	}
-	var passage aws.Passage
+	var passage packet.Passage
 	if status := admin(t, s, "GET /_sim/through?src=client&dst=10.1.1.90&port=80", "", &passage); status != 200 || !passage.Allowed || len(passage.Targets) != 1 {
 		t.Errorf("status %d: %+v", status, passage)
 	}

@@ -1,5 +1,5 @@
 // Package sim runs the cloud simulator as a server: one HTTP listener with the EC2, STS and SQS
-// endpoints of all accounts and regions (package ec2) over one World (package aws), and beside
+// endpoints of all accounts and regions (package ec2) over one World (package world), and beside
 // them admin endpoints below /_sim/. If the World has an Azure side, a second listener, with TLS,
 // has Azure's login and Resource Manager (package arm).
 //
@@ -105,6 +105,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/imds"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/statefile"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // Options say what to simulate. The zero value of each field is a sensible default.
@@ -123,10 +124,10 @@ type Options struct {
 	Clock func() time.Time
 	// Seed drives the ids that the simulator makes up.
 	Seed uint64
-	// VisibilityDelay and TransitionDelay are those of aws.Options.
+	// VisibilityDelay and TransitionDelay are those of simworld.Options.
 	VisibilityDelay time.Duration
 	TransitionDelay time.Duration
-	// Effects are the effects of aws.Options.
+	// Effects are the effects of simworld.Options.
 	Effects effect.Delay
 
 	// NoAuth accepts any key and any signature.
@@ -171,7 +172,7 @@ const (
 
 // Server is a running simulator.
 type Server struct {
-	world    *aws.World
+	world    *simworld.World
 	clock    *clock
 	journal  *ec2.Journal
 	faults   *ec2.Faults
@@ -238,8 +239,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-func loadWorld(o Options, now func() time.Time) (*aws.World, error) {
-	wo := aws.Options{Clock: now, Seed: o.Seed, VisibilityDelay: o.VisibilityDelay, TransitionDelay: o.TransitionDelay,
+func loadWorld(o Options, now func() time.Time) (*simworld.World, error) {
+	wo := simworld.Options{Clock: now, Seed: o.Seed, VisibilityDelay: o.VisibilityDelay, TransitionDelay: o.TransitionDelay,
 		OperationDelay: o.Azure.OperationDelay, GraphLag: o.Azure.GraphLag, Effects: o.Effects}
 	if o.StateFile != "" {
 		_, err := os.Stat(o.StateFile)
@@ -254,7 +255,7 @@ func loadWorld(o Options, now func() time.Time) (*aws.World, error) {
 			return nil, fmt.Errorf("load the state: %w", err)
 		}
 	}
-	w, err := aws.New(o.State, wo)
+	w, err := simworld.New(o.State, wo)
 	if err != nil {
 		return nil, fmt.Errorf("build the world: %w", err)
 	}
@@ -360,7 +361,7 @@ func (s *Server) URL() string {
 }
 
 // World is the simulated cloud.
-func (s *Server) World() *aws.World { return s.world }
+func (s *Server) World() *simworld.World { return s.world }
 
 // Queues are the queues of all accounts. A queue's URL is URL() and its Ref's Path.
 func (s *Server) Queues() *sqs.Queues { return s.queues }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -118,9 +119,9 @@ func TestStory(t *testing.T) {
 			t.Fatalf("run: %d %+v", code, res)
 		}
 	}
-	var v simaws.Verdict
-	ask := func(query string) simaws.Verdict {
-		v = simaws.Verdict{}
+	var v packet.Verdict
+	ask := func(query string) packet.Verdict {
+		v = packet.Verdict{}
 		if code := admin(t, s, "GET /_sim/allowed?"+query, "", &v); code != 200 {
 			t.Errorf("%s: status %d", query, code)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 )
 
 // This file holds the admin endpoints that tell stories: ask which endpoint reaches which, start,
@@ -117,7 +118,7 @@ func (o operator) getAllowed(r *http.Request) (any, error) {
 }
 
 // flow reads a flow: src, dst, proto, port, type and code.
-func (o operator) flow(r *http.Request) (flow aws.Flow, err error) {
+func (o operator) flow(r *http.Request) (flow packet.Flow, err error) {
 	if flow.Src, err = o.end(r, "src"); err != nil {
 		return flow, err
 	}
@@ -165,20 +166,20 @@ func protocol(name string) (int, error) {
 	return n, nil
 }
 
-func (o operator) end(r *http.Request, key string) (aws.End, error) {
+func (o operator) end(r *http.Request, key string) (packet.End, error) {
 	text := r.FormValue(key)
 	vpc := r.FormValue(key + "vpc")
 	if addr, err := netip.ParseAddr(text); err == nil {
-		return aws.End{Addr: addr, VPC: vpc}, nil
+		return packet.End{Addr: addr, VPC: vpc}, nil
 	}
 	if strings.HasPrefix(text, "eni-") {
-		return aws.End{NIC: text}, nil
+		return packet.End{NIC: text}, nil
 	}
 	nic, err := o.findInstance(text)
 	if err != nil {
-		return aws.End{}, badf("%s: %w", key, err)
+		return packet.End{}, badf("%s: %w", key, err)
 	}
-	return aws.End{NIC: nic}, nil
+	return packet.End{NIC: nic}, nil
 }
 
 // findInstance returns the primary interface of the one instance with this id or Name tag.

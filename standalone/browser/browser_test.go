@@ -38,7 +38,9 @@ import (
 	"github.com/nephele-io/nephele/internal/console"
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -134,7 +136,7 @@ func newPlace(t *testing.T) *place {
 // cloud starts the simulator: two networks, every VM natively open to 10.0.0.0/8 and for ssh.
 func (p *place) cloud() (networks []string) {
 	t := p.t
-	w, err := simaws.New(simaws.State{Accounts: []simaws.Account{{ID: cloudAccount, Regions: []string{region}}}}, simaws.Options{})
+	w, err := world.New(simaws.State{Accounts: []simaws.Account{{ID: cloudAccount, Regions: []string{region}}}}, world.Options{})
 	must(t, err)
 	for key, user := range map[string]string{keyID: "controller", strangerKey: stranger} {
 		must(t, w.AddCredential(simaws.Credential{AccessKeyID: key, Secret: keySecret, Account: cloudAccount, User: user}))
@@ -451,7 +453,7 @@ func (p *place) sameAsSimulator(t *testing.T) {
 				if from == to || from == "elsewhere" || to == "elsewhere" {
 					continue // of another network, between which nothing is routed
 				}
-				f := simaws.Flow{Src: simaws.End{NIC: src.ID}, Dst: simaws.End{NIC: dst.ID}, Protocol: 6}
+				f := packet.Flow{Src: packet.End{NIC: src.ID}, Dst: packet.End{NIC: dst.ID}, Protocol: 6}
 				_, err := fmt.Sscan(port, &f.Port)
 				must(t, err)
 				v, err := p.server.World().Allowed(f)

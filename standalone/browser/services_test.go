@@ -8,10 +8,11 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/native"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // services makes a database, two load balancers in front of VMs, and an interface of nobody.
-func (p *place) services(r *aws.Region, vpc, subnet, group string) {
+func (p *place) services(r *world.Region, vpc, subnet, group string) {
 	t := p.t
 	var vms []native.Target
 	for _, name := range []string{"web-1", "web-2"} {

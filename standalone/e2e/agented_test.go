@@ -23,7 +23,9 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // handed is a VM of a simulated cloud that is a host with an agent, too: a packet reaches it if the
@@ -41,7 +43,7 @@ type handed struct {
 // newHanded makes the VM. Its own group lets port 81 in.
 func newHanded(t *testing.T) *handed {
 	state := aws.State{Accounts: []aws.Account{{ID: sharingAccount, Regions: []string{sharedRegion}}}}
-	w, err := aws.New(state, aws.Options{})
+	w, err := world.New(state, world.Options{})
 	must(t, err)
 	must(t, w.AddCredential(aws.Credential{AccessKeyID: estate.DefaultAccessKeyID, Secret: estate.DefaultSecret, Account: sharingAccount}))
 	r, err := w.Region(sharingAccount, sharedRegion)
@@ -75,7 +77,7 @@ func newHanded(t *testing.T) *handed {
 
 // lets reports whether the cloud lets the peer in at a port.
 func (h *handed) lets(port int) bool {
-	v, err := h.server.World().Allowed(aws.Flow{Src: aws.End{Addr: h.peerAddr}, Dst: aws.End{NIC: h.nic}, Protocol: 6, Port: port})
+	v, err := h.server.World().Allowed(packet.Flow{Src: packet.End{Addr: h.peerAddr}, Dst: packet.End{NIC: h.nic}, Protocol: 6, Port: port})
 	return err == nil && v.Allowed
 }
 

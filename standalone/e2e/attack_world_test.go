@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // The attack tests have two tenants. The owner has the Namespace ns-a and a cloud account with VMs
@@ -66,7 +67,7 @@ func newTenants(t *testing.T) *tenants {
 	for _, id := range []string{ownerCloud, attackerCloud, controllerCloud, commonCloud} {
 		state.Accounts = append(state.Accounts, aws.Account{ID: id, Regions: []string{tenantRegion}})
 	}
-	w, err := aws.New(state, aws.Options{})
+	w, err := world.New(state, world.Options{})
 	must(t, err)
 	for i, tenant := range []struct {
 		cloud, key string

@@ -14,7 +14,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
@@ -60,9 +60,9 @@ func newNativeArena(t *testing.T, text, queue string) *nativeArena {
 }
 
 // flow is a flow over TCP in the VPC.
-func (a *nativeArena) flow(from, to netip.Addr, port int) aws.Flow {
-	end := func(addr netip.Addr) aws.End { return aws.End{Addr: addr, VPC: nativeVPC} }
-	return aws.Flow{Src: end(from), Dst: end(to), Protocol: 6, Port: port}
+func (a *nativeArena) flow(from, to netip.Addr, port int) packet.Flow {
+	end := func(addr netip.Addr) packet.End { return packet.End{Addr: addr, VPC: nativeVPC} }
+	return packet.Flow{Src: end(from), Dst: end(to), Protocol: 6, Port: port}
 }
 
 // passes asks the simulator.

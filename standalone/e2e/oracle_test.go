@@ -16,6 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // end is one end of a flow that the tests look at: an interface of the estate, or an address
@@ -57,9 +59,9 @@ type flow struct {
 
 func (f flow) String() string { return fmt.Sprintf("%s -> %s, %s", f.src, f.dst, f.svc) }
 
-func (f flow) inWorld() aws.Flow {
-	side := func(e end) aws.End { return aws.End{NIC: e.nic, Addr: e.addr, VPC: e.vpc} }
-	out := aws.Flow{Src: side(f.src), Dst: side(f.dst), Protocol: f.svc.worldProto, Port: int(f.svc.port), ICMPType: int(f.svc.icmpType)}
+func (f flow) inWorld() packet.Flow {
+	side := func(e end) packet.End { return packet.End{NIC: e.nic, Addr: e.addr, VPC: e.vpc} }
+	out := packet.Flow{Src: side(f.src), Dst: side(f.dst), Protocol: f.svc.worldProto, Port: int(f.svc.port), ICMPType: int(f.svc.icmpType)}
 	if f.svc.protocol == policy.ICMP && f.src.addr.Is6() {
 		out.Protocol = 58
 	}
@@ -113,7 +115,7 @@ func (o oracle) evaluator() (*policy.Evaluator, error) {
 }
 
 // nativeWorld is the cloud as it would be had Nephele never touched an interface.
-func (o oracle) nativeWorld(s aws.State) (*aws.World, error) {
+func (o oracle) nativeWorld(s aws.State) (*world.World, error) {
 	for r := range s.Regions {
 		names := map[string]string{}
 		for _, g := range s.Regions[r].SecurityGroups {
@@ -127,7 +129,7 @@ func (o oracle) nativeWorld(s aws.State) (*aws.World, error) {
 			}
 		}
 	}
-	return aws.New(s, aws.Options{Clock: time.Now})
+	return world.New(s, world.Options{Clock: time.Now})
 }
 
 // endpoint is an end as the policy engine sees it.
@@ -180,7 +182,7 @@ func (o oracle) expect(s aws.State, flows []flow) ([]bool, error) {
 	return out, nil
 }
 
-func half(d policy.Decision, native aws.Half) (bool, error) {
+func half(d policy.Decision, native packet.Half) (bool, error) {
 	switch d.Outcome {
 	case policy.OutcomeAllow:
 		return true, nil
@@ -193,7 +195,7 @@ func half(d policy.Decision, native aws.Half) (bool, error) {
 }
 
 // observe asks the simulator about every flow as the cloud is now.
-func observe(w *aws.World, flows []flow) []bool {
+func observe(w *world.World, flows []flow) []bool {
 	out := make([]bool, len(flows))
 	for i, f := range flows {
 		v, err := w.Allowed(f.inWorld())

@@ -13,6 +13,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -36,7 +38,7 @@ func newShared(t *testing.T) *shared {
 	s := &shared{nics: map[string]aws.NetworkInterface{}}
 	accounts := []string{sharingAccount, participantAccount}
 	state := aws.State{Accounts: []aws.Account{{ID: sharingAccount, Regions: []string{sharedRegion}}, {ID: participantAccount, Regions: []string{sharedRegion}}}}
-	w, err := aws.New(state, aws.Options{})
+	w, err := world.New(state, world.Options{})
 	must(t, err)
 	owner, err := w.Region(sharingAccount, sharedRegion)
 	must(t, err)
@@ -50,7 +52,7 @@ func newShared(t *testing.T) *shared {
 			state.Regions[r].Subnets[i].SharedWith = []string{participantAccount}
 		}
 	}
-	w, err = aws.New(state, aws.Options{})
+	w, err = world.New(state, world.Options{})
 	must(t, err)
 	for i, name := range []string{"owner", "participant"} {
 		must(t, w.AddCredential(aws.Credential{AccessKeyID: "AKIA" + strings.ToUpper(name), Secret: name, Account: accounts[i]}))
@@ -118,7 +120,7 @@ func (s *shared) mean(what string, denied func(from, to string, port int) bool) 
 		for from, a := range s.nics {
 			for to, b := range s.nics {
 				for _, port := range []int{22, 5432} {
-					v, err := s.server.World().Allowed(aws.Flow{Src: aws.End{NIC: a.ID}, Dst: aws.End{NIC: b.ID}, Protocol: 6, Port: port})
+					v, err := s.server.World().Allowed(packet.Flow{Src: packet.End{NIC: a.ID}, Dst: packet.End{NIC: b.ID}, Protocol: 6, Port: port})
 					if want := from == to || !denied(from, to, port); err != nil || v.Allowed != want {
 						wrong += fmt.Sprintf("\n%s to %s at %d: %t, %v", from, to, port, v.Allowed, err)
 					}

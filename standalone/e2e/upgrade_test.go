@@ -34,6 +34,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // The recorded data of a former build; testdata/upgrade/README.md says of which, and how it was
@@ -159,7 +160,7 @@ func upgradeState(t *testing.T) aws.State {
 	for _, id := range []string{ownerCloud, attackerCloud} {
 		state.Accounts = append(state.Accounts, aws.Account{ID: id, Regions: []string{tenantRegion}})
 	}
-	w, err := aws.New(state, aws.Options{})
+	w, err := world.New(state, world.Options{})
 	must(t, err)
 	for i, tenant := range []struct {
 		cloud, key string

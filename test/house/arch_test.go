@@ -41,6 +41,9 @@ var (
 // planLayers is why the packages of the planner import only those above them.
 const planLayers = "the planner is layers, each importing only those above it"
 
+// simulatedCalls is why the calls of the simulated EC2 do not import what decides about packets.
+const simulatedCalls = "a call changes resources, and decides nothing about packets"
+
 // layers is ordered: the first folder that holds a package decides.
 var layers = []layer{
 	{folder: "api", foreign: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "k8s.io/kube-openapi/"},
@@ -359,6 +362,16 @@ var layers = []layer{
 	{folder: "internal/manifest", own: []string{"api", "api/generated/crd", "internal/expect", "internal/kinds", "internal/platform"}, foreign: append([]string{"go.yaml.in/yaml/v3"}, kubernetes...),
 		noStd: []string{"net/http", "log", "log/slog"}, why: "manifests are read and checked by their schemas, and nothing is made of them"},
 	{folder: "internal/sim/imds", foreign: []string{"github.com/smallstep/pkcs7"}, why: "the simulator knows nothing of what it tests"},
+	{folder: "internal/sim/aws/packet", own: []string{"internal/sim/aws", "internal/sim/effect", "internal/sim/native"}, noStd: pureStd,
+		why: "what becomes of a packet is decided from the resources alone, without the calls that made them"},
+	{folder: "internal/sim/aws/network", own: []string{"internal/sim/aws", "internal/sim/store"}, why: simulatedCalls},
+	{folder: "internal/sim/aws/group", own: []string{"internal/sim/aws", "internal/sim/store"}, why: simulatedCalls},
+	{folder: "internal/sim/aws/compute", own: []string{"internal/sim/aws", "internal/sim/store"}, why: simulatedCalls},
+	{folder: "internal/sim/aws/service", own: []string{"internal/sim/aws", "internal/sim/aws/compute", "internal/sim/native", "internal/sim/store"}, why: simulatedCalls},
+	{folder: "internal/sim/aws", own: []string{"internal/sim/azure", "internal/sim/effect", "internal/sim/iam", "internal/sim/native"},
+		noStd: []string{"context", "os", "log", "log/slog", "sync"}, why: "resources are values, and nothing is decided about packets here"},
+	{folder: "internal/sim/store", own: []string{"internal/sim/aws", "internal/sim/aws/packet", "internal/sim/azure", "internal/sim/effect", "internal/sim/native"},
+		noStd: pureStd, why: "the state of the simulated clouds knows no calls"},
 	{folder: "internal/sim", own: []string{"internal/platform"}, foreign: []string{"golang.org/x/time/rate", "sigs.k8s.io/yaml"},
 		why: "the simulator is the second opinion: it knows nothing of the rest"},
 	{folder: "internal/platform/tracing", foreign: []string{"github.com/go-logr/logr", "go.opentelemetry.io/otel"},

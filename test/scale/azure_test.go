@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	simcalls "github.com/nephele-io/nephele/internal/sim/calls"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -43,7 +44,7 @@ func newAzureFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 		b.Machine("fleet", fmt.Sprintf("r%d-%05d", i%roles, i), vnet+"/subnets/all", addr.String(), groups[i%roles])
 		addr = addr.Next()
 	}
-	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: 1})
+	w, err := world.New(aws.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

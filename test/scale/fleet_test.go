@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/cloud/realize/status"
-
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
@@ -31,13 +29,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
-	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -66,7 +65,7 @@ type fleet struct {
 // group for its role.
 func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	t.Helper()
-	w, err := simaws.New(estatetest.Fleet(t, region, n, roles), simaws.Options{Clock: time.Now, Seed: 1})
+	w, err := world.New(estatetest.Fleet(t, region, n, roles), world.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	policies "github.com/nephele-io/nephele/internal/cloud/aws/rights"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	simservice "github.com/nephele-io/nephele/internal/sim/aws/service"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/iam"
@@ -95,7 +95,7 @@ func (l *lab) groupNamed(name string) string {
 	return ""
 }
 
-func (l *lab) services() aws.Services {
+func (l *lab) services() simservice.Services {
 	l.Helper()
 	r, err := l.server.World().Region("111122223333", "us-west-2")
 	if err != nil {

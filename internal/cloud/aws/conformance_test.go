@@ -15,6 +15,7 @@ import (
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -119,7 +120,7 @@ func (l *lab) open(cfg aws.Config) *aws.Provider {
 
 func (l *lab) scope() cloud.Scope { return cloud.Scope{Account: "ns/account", Region: region} }
 
-func (l *lab) region() *simaws.Region {
+func (l *lab) region() *simworld.Region {
 	l.Helper()
 	r, err := l.server.World().Region(l.account, region)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
-	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestClockIsOff signs with a clock that the cloud does not accept: requests are valid for 15
@@ -25,7 +25,7 @@ func TestClockIsOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := simaws.New(state, simaws.Options{})
+			w, err := world.New(state, world.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

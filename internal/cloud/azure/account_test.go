@@ -23,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -37,7 +38,7 @@ var inRegion = cloud.Scope{Account: "shop/azure", Region: region}
 // lab is a simulated subscription and an account of it.
 type lab struct {
 	t       *testing.T
-	world   *aws.World
+	world   *simworld.World
 	server  *httptest.Server
 	faults  *calls.Faults
 	journal *calls.Journal
@@ -65,7 +66,7 @@ func newLab(t *testing.T, more func(*build.Builder)) *lab {
 	if more != nil {
 		more(b)
 	}
-	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: func() time.Time { return l.now }, Seed: 1})
+	w, err := simworld.New(aws.State{Azure: &b.State}, simworld.Options{Clock: func() time.Time { return l.now }, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // BenchmarkImportServices reads a subscription of 1,000 services: 700 private endpoints, 250 load
@@ -36,7 +37,7 @@ func BenchmarkImportServices(b *testing.B) {
 		made.Gateway("shop", fmt.Sprint("gateway", i), fmt.Sprintf("%s/subnets/gate%d", network, i), fmt.Sprintf("10.1.%d.%d", 128+i/16, i%16*16+9), nil,
 			build.Listening{Protocol: "Https", Port: 443, To: 8080, Probe: 8081, Pool: "web"})
 	}
-	w, err := aws.New(aws.State{Azure: &made.State}, aws.Options{Clock: time.Now, Seed: 1})
+	w, err := world.New(aws.State{Azure: &made.State}, world.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -223,7 +224,7 @@ func (l *lab) restart(releaser Releaser) {
 	})
 }
 
-func (l *lab) region(name string) *simaws.Region {
+func (l *lab) region(name string) *world.Region {
 	l.Helper()
 	r, err := l.server.World().Region(l.server.World().Accounts()[0].ID, name)
 	if err != nil {

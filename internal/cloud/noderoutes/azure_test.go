@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestPacketsArriveOnAzure: while an account asks for it, what a Node of another subnet sends to a
@@ -39,7 +40,7 @@ func TestPacketsArriveOnAzure(t *testing.T) {
 	_, sender := b.Machine("g", "b", vnet+"/subnets/two", "10.1.2.4", "")
 	table := b.RouteTable("g", "nodes", vnet+"/subnets/one", vnet+"/subnets/two")
 	now := time.Unix(1_800_000_000, 0)
-	world, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: func() time.Time { return now }, Seed: 1})
+	world, err := simworld.New(aws.State{Azure: &b.State}, simworld.Options{Clock: func() time.Time { return now }, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,15 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	simpacket "github.com/nephele-io/nephele/internal/sim/aws/packet"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // mirror is the simulated AWS account beside a fakeCloud: it gets the same operations, must accept
 // them, and must come to the same verdicts.
 type mirror struct {
-	world  *aws.World
-	region *aws.Region
+	world  *simworld.World
+	region *simworld.Region
 	now    time.Time
 }
 
@@ -127,7 +129,7 @@ func (e *estate) newMirror() (*mirror, error) {
 	}
 	m := &mirror{now: time.Unix(1700000000, 0)}
 	var err error
-	if m.world, err = aws.New(st, aws.Options{Clock: func() time.Time { return m.now }}); err != nil {
+	if m.world, err = simworld.New(st, simworld.Options{Clock: func() time.Time { return m.now }}); err != nil {
 		return nil, err
 	}
 	m.region, err = m.world.Region(owner, testRegion)
@@ -282,20 +284,20 @@ func (m *mirror) compare(r *rand.Rand, flows []connection, got []bool, samples i
 }
 
 // simulated is the flow as the simulator is asked about it.
-func (fl connection) simulated() aws.Flow {
-	f := aws.Flow{Protocol: fl.protocol, Port: fl.port, ICMPType: fl.port >> 8, ICMPCode: fl.port & 0xff}
+func (fl connection) simulated() simpacket.Flow {
+	f := simpacket.Flow{Protocol: fl.protocol, Port: fl.port, ICMPType: fl.port >> 8, ICMPCode: fl.port & 0xff}
 	f.Src, f.Dst = fl.end(fl.src, fl.srcAddr, fl.dst), fl.end(fl.dst, fl.dstAddr, fl.src)
 	return f
 }
 
 // end names one end for the simulator: an interface on a private path, or whose own half counts; an
 // address otherwise.
-func (fl connection) end(nic int, addr netip.Addr, other int) aws.End {
+func (fl connection) end(nic int, addr netip.Addr, other int) simpacket.End {
 	if nic < 0 {
-		return aws.End{Addr: addr}
+		return simpacket.End{Addr: addr}
 	}
 	if fl.private || other < 0 {
-		return aws.End{NIC: nicID(nic), Addr: addr}
+		return simpacket.End{NIC: nicID(nic), Addr: addr}
 	}
-	return aws.End{Addr: addr} // by its public address
+	return simpacket.End{Addr: addr} // by its public address
 }

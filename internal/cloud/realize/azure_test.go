@@ -34,6 +34,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/sim/effect"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -48,7 +49,7 @@ const (
 // the lab of AWS.
 type azureLab struct {
 	*lab
-	world   *aws.World
+	world   *simworld.World
 	faults  *calls.Faults
 	journal *calls.Journal
 	native  map[probe][2]bool
@@ -124,7 +125,7 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 	if cfg.more != nil {
 		cfg.more(b)
 	}
-	if l.world, err = aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: now, Seed: 1}); err != nil {
+	if l.world, err = simworld.New(aws.State{Azure: &b.State}, simworld.Options{Clock: now, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.world.SetEffects(cfg.effects); err != nil {

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/cloud/realize/status"
-
 	"github.com/go-logr/logr"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -37,6 +35,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -47,6 +46,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/iam"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -406,7 +406,7 @@ func entityRef(name string) policy.EntityRef {
 	return policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: labNamespace, Name: name}
 }
 
-func (l *lab) region(name string) *simaws.Region {
+func (l *lab) region(name string) *world.Region {
 	l.Helper()
 	r, err := l.server.World().Region(l.account, name)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -27,7 +28,7 @@ type realAccount struct {
 	// refers holds the VMs with a group of whose rules one refers to a group.
 	refers map[string]bool
 	flows  []realFlow
-	native []aws.Verdict
+	native []packet.Verdict
 
 	mu          sync.Mutex // guards what the hook uses
 	old, wanted []bool
@@ -36,7 +37,7 @@ type realAccount struct {
 
 // realFlow is a flow with its ends as the engine knows them; an end outside has no VM.
 type realFlow struct {
-	aws.Flow
+	packet.Flow
 	src, dst string // VM
 	asked    policy.Flow
 }
@@ -155,7 +156,7 @@ func (a *realAccount) findFlows(state aws.State) {
 	add := func(src, dst end) {
 		for s := range services {
 			f := realFlow{src: a.vmOf[src.nic], dst: a.vmOf[dst.nic], asked: s}
-			f.Flow = aws.Flow{Src: aws.End{NIC: src.nic, Addr: src.addr}, Dst: aws.End{NIC: dst.nic, Addr: dst.addr}, Port: int(s.Port), ICMPType: int(s.ICMPType)}
+			f.Flow = packet.Flow{Src: packet.End{NIC: src.nic, Addr: src.addr}, Dst: packet.End{NIC: dst.nic, Addr: dst.addr}, Port: int(s.Port), ICMPType: int(s.ICMPType)}
 			f.Protocol = map[policy.Protocol]int{policy.TCP: 6, policy.UDP: 17, policy.SCTP: 132, policy.ICMP: 1}[s.Protocol]
 			if src.addr.Is6() && f.Protocol == 1 {
 				f.Protocol = 58

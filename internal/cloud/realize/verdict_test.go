@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/native"
 )
 
@@ -60,16 +61,16 @@ func (l *lab) allProbes() []probe {
 	return out
 }
 
-func (l *lab) end(name string) aws.End {
-	return aws.End{NIC: l.vms[strings.TrimSuffix(name, overIPv6)].nic, Addr: l.address(name)}
+func (l *lab) end(name string) packet.End {
+	return packet.End{NIC: l.vms[strings.TrimSuffix(name, overIPv6)].nic, Addr: l.address(name)}
 }
 
-func (l *lab) flow(p probe) aws.Flow {
-	return aws.Flow{Src: l.end(p.from), Dst: l.end(p.to), Protocol: 6, Port: int(p.port)}
+func (l *lab) flow(p probe) packet.Flow {
+	return packet.Flow{Src: l.end(p.from), Dst: l.end(p.to), Protocol: 6, Port: int(p.port)}
 }
 
 // ask returns the simulator's verdict and its reason.
-func (l *lab) ask(p probe) aws.Verdict {
+func (l *lab) ask(p probe) packet.Verdict {
 	v, err := l.server.World().Allowed(l.flow(p))
 	if err != nil {
 		l.Errorf("%s: %v", p, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	"github.com/nephele-io/nephele/internal/sim/calls"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -53,7 +54,7 @@ func (c *clock) advance(d time.Duration) {
 // lab is a simulator with the usual estate and the official clients of one principal.
 type lab struct {
 	t       *testing.T
-	world   *aws.World
+	world   *simworld.World
 	clock   *clock
 	server  *httptest.Server
 	journal *calls.Journal
@@ -91,7 +92,7 @@ func newLab(t *testing.T, o options) *lab {
 	if o.estate != nil {
 		o.estate(b)
 	}
-	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: l.clock.now, Seed: 1, OperationDelay: o.delay, GraphLag: o.lag})
+	w, err := simworld.New(aws.State{Azure: &b.State}, simworld.Options{Clock: l.clock.now, Seed: 1, OperationDelay: o.delay, GraphLag: o.lag})
 	if err != nil {
 		t.Fatal(err)
 	}

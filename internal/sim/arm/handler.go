@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/document"
 	"github.com/nephele-io/nephele/internal/sim/calls"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // Config is what a Handler is made of. World is required; nil parts are left out.
 type Config struct {
-	World *aws.World
+	World *world.World
 	// Clock tells the simulated time, by which tokens end. nil means time.Now.
 	Clock func() time.Time
 	// WallClock tells the time that assertions of clients are judged by. nil means time.Now.

@@ -69,19 +69,19 @@ func (c *checker) groups(r *RegionState, vpcs map[string]*VPC, lists map[string]
 			c.bad("%s: expected a name that is unique in %s, not %q", g.ID, g.VPCID, g.Name)
 		}
 		names[[2]string{g.VPCID, g.Name}] = true
-		have := map[ruleKey]bool{}
+		have := map[RuleKey]bool{}
 		for k := range g.Rules {
 			x := &g.Rules[k]
 			c.id("sgr", x.ID)
 			c.rule(g, x, lists)
-			if have[x.key()] {
+			if have[x.Key()] {
 				c.bad("%s: rule %q appears twice", g.ID, x)
 			}
-			have[x.key()] = true
+			have[x.Key()] = true
 		}
 	}
 	for i := range r.VPCs {
-		if id := r.VPCs[i].ID; !names[[2]string{id, defaultGroup}] {
+		if id := r.VPCs[i].ID; !names[[2]string{id, DefaultGroup}] {
 			c.bad("%s: it has no group named default", id)
 		}
 	}
@@ -129,7 +129,7 @@ func (c *checker) nic(n *NetworkInterface, subnets map[string]*Subnet, groups ma
 	if s := subnets[n.SubnetID]; s == nil || s.VPCID != n.VPCID {
 		c.bad("%s: there is no subnet %s in VPC %s", n.ID, n.SubnetID, n.VPCID)
 	}
-	if len(n.Groups) == 0 && !n.mayHoldNone() {
+	if len(n.Groups) == 0 && !n.MayHoldNone() {
 		c.bad("%s: expected at least one security group", n.ID)
 	}
 	for _, name := range n.Groups {

@@ -1,25 +1,20 @@
-// Package aws is the pure, in-memory state of the simulated AWS cloud: accounts, credentials and
-// roles, and per account and region the EC2 objects (VPCs, subnets, peerings, route tables, network
+// Package aws has the resources of the simulated AWS as values: accounts, credentials and roles,
+// and per account and region the objects of EC2 (VPCs, subnets, peerings, route tables, network
 // ACLs, gateways, instances, network interfaces, launch templates, security groups with their
-// rules, prefix lists, tags). It knows nothing of HTTP or XML; the wire protocol lives in package
-// ec2 and calls this one.
+// rules, prefix lists, tags). It has the parameters of the calls, the refusals in the words of the
+// cloud, the form of ids and rules, and State, which is everything that a simulator saves.
 //
-// What it promises:
+// It promises:
 //
-//   - Every call is atomic: a refused mutation has changed nothing. Refusals are *Error values with
-//     the code, message and HTTP status of the real cloud.
-//   - Describes return deep copies, sorted by id; a caller may keep and change them. Filters and
-//     pages are the wire's work.
-//   - Nothing happens by itself: time comes from the injected clock and ids from a counter and a
-//     seed, so that the same calls at the same times give the same state.
-//   - Allowed decides a packet from the security groups of both ends, and from the route tables and
-//     network ACLs between them as far as they are described or were written, without regard to
-//     their authors. The power state of instances plays no part in it.
+//   - A value that the cloud would refuse by itself, whatever else there is, is refused here with
+//     the code, message and HTTP status of the cloud, as an *Error.
+//   - Rules, protocols and blocks have one canonical spelling, so that equal ones compare equal.
+//   - State.Check finds everything that does not fit together.
 //
-// Concurrency: a World and its Region handles may be used from any number of goroutines. Mutations
-// are serialised; reads run beside one another. Hooks set by OnMutation run after the commit and
-// before the next mutation starts, so a hook sees exactly the state that its mutation left. A hook
-// may read the World; it must not mutate it (that would deadlock).
+// Everything here is pure and decides nothing about packets. Values have no lock: the owner of one
+// may change it, and gives out Clones. The other packages build on it: packet decides what becomes
+// of packets; network, group, compute and service are the calls; package store keeps the resources
+// and commits changes; package world puts all of them together.
 //
 // # What is modelled
 //
@@ -37,19 +32,4 @@
 // everything. Changing actions ask for the resources they name, with their tags; creating actions
 // also for what the object is made in, and for ec2:CreateTags if tags are given. Reading, and
 // RunInstances, know only the resource *.
-//
-// A verdict asks, in this order:
-//
-//   - The egress rules of the source's groups, unless the source is outside.
-//   - The ingress rules of the destination's groups, unless the destination is outside. Blocks and
-//     prefix lists match the other end's private address; a group matches the private addresses of
-//     interfaces that hold it, in the VPC or across an active peering in the region. Flows to a
-//     public address are seen with public addresses at both ends, and group references do not
-//     match. A flow from an interface to itself is not filtered.
-//   - The route table of each end's subnet must lead to the other end.
-//   - The network ACLs of both subnets must pass the flow and its answer to port 49152 (an echo:
-//     the echo reply). Within a subnet they are not asked.
-//
-// A main route table or default ACL that no description or call has changed lets everything
-// through.
 package aws

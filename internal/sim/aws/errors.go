@@ -15,12 +15,14 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-func refuse(code, format string, args ...any) *Error {
+// Refuse makes a refusal with the status 400, which EC2 has for nearly all of them.
+func Refuse(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), HTTPStatus: http.StatusBadRequest}
 }
 
-func invalidValue(format string, args ...any) *Error {
-	return refuse("InvalidParameterValue", format, args...)
+// InvalidValue is the refusal of a parameter that has a wrong value.
+func InvalidValue(format string, args ...any) *Error {
+	return Refuse("InvalidParameterValue", format, args...)
 }
 
 // kind is what the wire knows of one resource type: the id prefix, and how it says that an id is
@@ -67,7 +69,7 @@ var kinds = []kind{
 func CheckID(prefix, id string) error {
 	for _, k := range kinds {
 		if k.prefix == prefix && !WellFormed(prefix, id) {
-			return refuse(k.malformed, k.garbled, id)
+			return Refuse(k.malformed, k.garbled, id)
 		}
 	}
 	return nil
@@ -78,8 +80,8 @@ func CheckID(prefix, id string) error {
 func NotFound(id string) *Error {
 	for _, k := range kinds {
 		if WellFormed(k.prefix, id) {
-			return refuse(k.notFound, k.missing, id)
+			return Refuse(k.notFound, k.missing, id)
 		}
 	}
-	return refuse("InvalidID", "The ID '%s' is not valid", id)
+	return Refuse("InvalidID", "The ID '%s' is not valid", id)
 }

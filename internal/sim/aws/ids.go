@@ -2,9 +2,7 @@ package aws
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"strings"
 )
 
@@ -33,27 +31,16 @@ func ResourceType(id string) string {
 	return ""
 }
 
-// digest returns the next pseudo-random bytes: a hash of seed and counter, so that a restart goes
-// on where it stopped.
-func (w *World) digest() [sha256.Size]byte {
-	w.counter++
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], w.seed)
-	binary.BigEndian.PutUint64(b[8:], w.counter)
-	return sha256.Sum256(b[:])
-}
-
-// newID returns a fresh id: prefix, a dash and 17 hexadecimal digits.
-func (w *World) newID(prefix string) string {
-	d := w.digest()
-	return prefix + "-" + hex.EncodeToString(d[:9])[:17]
-}
-
-// newMAC returns a locally administered unicast MAC address.
-func (w *World) newMAC() string {
-	d := w.digest()
-	return fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", d[0], d[1], d[2], d[3], d[4])
-}
-
 // hash is a digest of s, for ids that must depend on s alone.
 func hash(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
+
+// ARN returns the Amazon resource name of an EC2 resource.
+func ARN(region, account, id string) string {
+	return "arn:aws:ec2:" + region + ":" + account + ":" + ResourceType(id) + "/" + id
+}
+
+// ShortHash is 17 hexadecimal digits that depend on s alone.
+func ShortHash(s string) string {
+	d := hash(s)
+	return hex.EncodeToString(d[:9])[:17]
+}

@@ -6,8 +6,6 @@ import (
 	"time"
 )
 
-// This file changes and deletes VPCs and subnets.
-
 // VPCAttributes are the switches of a VPC.
 type VPCAttributes struct {
 	DNSSupportOff bool `json:"dnsSupportOff,omitempty"`
@@ -15,210 +13,139 @@ type VPCAttributes struct {
 	AddressUsage  bool `json:"addressUsage,omitempty"`
 }
 
-// ModifyVPC changes the switches of a VPC.
-func (r Networks) ModifyVPC(id string, change func(*VPCAttributes)) error {
-	return r.mutate("ModifyVpcAttribute", func(now time.Time) ([]string, error) {
-		v, err := r.ownVPC(id, now)
-		if err != nil {
-			return nil, err
+// RegionInfo is one answer row of DescribeRegions.
+type RegionInfo struct {
+	Name        string
+	Endpoint    string // host name, without a scheme
+	OptInStatus string
+}
+
+// Zone is an availability zone.
+type Zone struct {
+	Name string `json:"name"` // us-west-2a
+	ID   string `json:"id"`   // usw2-az1
+}
+
+// CIDRBlock is an address block associated with a VPC or subnet.
+type CIDRBlock struct {
+	AssociationID string       `json:"associationId,omitempty"`
+	Prefix        netip.Prefix `json:"prefix"`
+}
+
+// VPC states.
+const (
+	StatePending   = "pending"
+	StateAvailable = "available"
+)
+
+// VPC is a virtual private cloud. CIDRs holds the IPv4 blocks, the primary one first, then the IPv6
+// blocks.
+type VPC struct {
+	ID            string      `json:"id"`
+	Account       string      `json:"account"`
+	Region        string      `json:"region"`
+	CIDRs         []CIDRBlock `json:"cidrs"`
+	IsDefault     bool        `json:"isDefault,omitempty"`
+	State         string      `json:"state"`
+	DHCPOptionsID string      `json:"dhcpOptionsId,omitempty"`
+	Tenancy       string      `json:"tenancy,omitempty"`
+	Tags          Tags        `json:"tags,omitempty"`
+	// Attributes are the switches of ModifyVpcAttribute.
+	Attributes VPCAttributes `json:"attributes,omitzero"`
+	Visible    time.Time     `json:"visible,omitzero"` // NotFound before; see Options.VisibilityDelay
+}
+
+// Subnet is a subnet of a VPC. CIDR is its IPv4 block, invalid in a subnet of IPv6 alone; IPv6
+// holds the IPv6 blocks.
+type Subnet struct {
+	ID                  string       `json:"id"`
+	Account             string       `json:"account"`
+	VPCID               string       `json:"vpcId"`
+	CIDR                netip.Prefix `json:"cidr"`
+	IPv6                []CIDRBlock  `json:"ipv6,omitempty"`
+	Zone                Zone         `json:"zone"`
+	DefaultForAZ        bool         `json:"defaultForAz,omitempty"`
+	MapPublicIPOnLaunch bool         `json:"mapPublicIpOnLaunch,omitempty"`
+	SharedWith          []string     `json:"sharedWith,omitempty"` // accounts that may use it too
+	State               string       `json:"state"`
+	Tags                Tags         `json:"tags,omitempty"`
+	Visible             time.Time    `json:"visible,omitzero"`
+	AvailableIPs        int          `json:"-"` // free IPv4 addresses; filled in by describes
+}
+
+// PeeringVPC is one side of a peering connection.
+type PeeringVPC struct {
+	VPCID   string         `json:"vpcId"`
+	Account string         `json:"account"`
+	Region  string         `json:"region"`
+	CIDRs   []netip.Prefix `json:"cidrs,omitempty"` // v4 then v6
+}
+
+// PeeringActive is the status code of a peering that carries traffic.
+const PeeringActive = "active"
+
+// PeeringConnection joins two VPCs, possibly of two accounts or regions.
+type PeeringConnection struct {
+	ID        string     `json:"id"`
+	Status    string     `json:"status"` // active, pending-acceptance, deleted, rejected, expired, failed
+	Message   string     `json:"message,omitempty"`
+	Requester PeeringVPC `json:"requester"`
+	Accepter  PeeringVPC `json:"accepter"`
+	Tags      Tags       `json:"tags,omitempty"`
+}
+
+// Status codes of a peering connection other than active.
+const (
+	PeeringPending  = "pending-acceptance"
+	PeeringDeleted  = "deleted"
+	PeeringRejected = "rejected"
+	PeeringFailed   = "failed"
+)
+
+// Blocks are the address blocks of the VPC.
+func (v *VPC) Blocks() []netip.Prefix {
+	var out []netip.Prefix
+	for _, b := range v.CIDRs {
+		out = append(out, b.Prefix)
+	}
+	return out
+}
+
+// Overlaps reports whether any block of the VPC overlaps one of another VPC.
+func (v *VPC) Overlaps(o *VPC) bool {
+	for _, a := range v.CIDRs {
+		for _, b := range o.CIDRs {
+			if a.Prefix.Overlaps(b.Prefix) {
+				return true
+			}
 		}
-		after := v.Attributes
-		change(&after)
-		if after.DNSHostnames && after.DNSSupportOff {
-			return nil, refuse("InvalidParameterCombination", "enableDnsHostnames cannot be enabled while enableDnsSupport is disabled")
-		}
-		v.Attributes = after
-		return []string{v.ID}, nil
+	}
+	return false
+}
+
+// HasIPv6 reports whether the VPC has an IPv6 block.
+func (v *VPC) HasIPv6() bool {
+	return slices.ContainsFunc(v.CIDRs, func(c CIDRBlock) bool { return c.Prefix.Addr().Is6() })
+}
+
+// Holds reports whether p lies in a block of the VPC.
+func (v *VPC) Holds(p netip.Prefix) bool {
+	return slices.ContainsFunc(v.CIDRs, func(c CIDRBlock) bool {
+		return c.Prefix.Bits() <= p.Bits() && c.Prefix.Contains(p.Addr())
 	})
 }
 
-// ModifySubnet says whether interfaces that are launched into a subnet get a public address.
-func (r Networks) ModifySubnet(id string, mapPublicIP bool) error {
-	return r.mutate("ModifySubnetAttribute", func(now time.Time) ([]string, error) {
-		s, err := r.ownSubnet(id, now)
-		if err != nil {
-			return nil, err
-		}
-		s.MapPublicIPOnLaunch = mapPublicIP
-		return []string{s.ID}, nil
-	})
-}
-
-// DeleteSubnet deletes a subnet in which there is no interface, and what associates it.
-func (r Networks) DeleteSubnet(id string) error {
-	return r.mutate("DeleteSubnet", func(now time.Time) ([]string, error) {
-		s, err := r.ownSubnet(id, now)
-		if err != nil {
-			return nil, err
-		}
-		used := r.nicsAnywhere(func(n *NetworkInterface) bool { return n.SubnetID == s.ID })
-		if used {
-			return nil, refuse("DependencyViolation", "The subnet '%s' has dependencies and cannot be deleted.", s.ID)
-		}
-		for _, t := range r.data.tables {
-			t.Associations = withoutSubnet(t.Associations, s.ID)
-		}
-		for _, a := range r.data.acls {
-			a.Associations = withoutSubnet(a.Associations, s.ID)
-		}
-		delete(r.data.subnets, s.ID)
-		return []string{s.ID}, nil
-	})
-}
-
-// nicsAnywhere reports whether the account or one that it shares with has such an interface.
-func (r Networks) nicsAnywhere(is func(*NetworkInterface) bool) (found bool) {
-	look := func(d *regionData) {
-		for _, n := range d.nics {
-			found = found || is(n)
+// Overlaps reports whether any block of the subnet overlaps one of another subnet.
+func (s *Subnet) Overlaps(o *Subnet) bool {
+	if s.CIDR.Overlaps(o.CIDR) {
+		return true
+	}
+	for _, a := range s.IPv6 {
+		for _, b := range o.IPv6 {
+			if a.Prefix.Overlaps(b.Prefix) {
+				return true
+			}
 		}
 	}
-	look(r.data)
-	r.neighbours(look)
-	return found
-}
-
-// DeleteVPC deletes a VPC that holds nothing but its default group, its main route table and its
-// default ACL, which go with it. Peering connections of it end.
-func (r Networks) DeleteVPC(id string) error {
-	return r.mutate("DeleteVpc", func(now time.Time) ([]string, error) {
-		v, err := r.ownVPC(id, now)
-		if err != nil {
-			return nil, err
-		}
-		if r.vpcInUse(v) {
-			return nil, refuse("DependencyViolation", "The vpc '%s' has dependencies and cannot be deleted.", v.ID)
-		}
-		touched := []string{v.ID}
-		for id, g := range r.data.groups {
-			if g.VPCID == v.ID {
-				delete(r.data.groups, id)
-				touched = append(touched, id)
-			}
-		}
-		for id, t := range r.data.tables {
-			if t.VPCID == v.ID {
-				delete(r.data.tables, id)
-			}
-		}
-		for id, a := range r.data.acls {
-			if a.VPCID == v.ID {
-				delete(r.data.acls, id)
-			}
-		}
-		for id, p := range r.w.peerings {
-			if (p.Requester.VPCID == v.ID || p.Accepter.VPCID == v.ID) && (p.Status == PeeringActive || p.Status == peeringPending) {
-				p.Status, p.Message = peeringDeleted, "Deleted by "+r.at.account
-				touched = append(touched, id)
-			}
-		}
-		delete(r.data.vpcs, v.ID)
-		slices.Sort(touched[1:])
-		return touched, nil
-	})
-}
-
-func (r Networks) vpcInUse(v *VPC) bool {
-	for _, s := range r.data.subnets {
-		if s.VPCID == v.ID {
-			return true
-		}
-	}
-	for _, g := range r.data.groups {
-		if g.VPCID == v.ID && g.Name != defaultGroup {
-			return true
-		}
-	}
-	for _, g := range r.data.gateways {
-		if g.VPCID == v.ID {
-			return true
-		}
-	}
-	for _, t := range r.data.tables {
-		if t.VPCID == v.ID && t.Main == "" {
-			return true
-		}
-	}
-	for _, a := range r.data.acls {
-		if a.VPCID == v.ID && !a.Default {
-			return true
-		}
-	}
-	return r.nicsAnywhere(func(n *NetworkInterface) bool { return n.VPCID == v.ID })
-}
-
-// maxBlocks is how many blocks of a family a VPC has at most.
-const maxBlocks = 5
-
-// AssociateVPCCIDRBlock gives a VPC a further block.
-func (r Networks) AssociateVPCCIDRBlock(id, cidr string, provided bool) (CIDRBlock, error) {
-	var out CIDRBlock
-	err := r.mutate("AssociateVpcCidrBlock", func(now time.Time) ([]string, error) {
-		v, err := r.ownVPC(id, now)
-		if err != nil {
-			return nil, err
-		}
-		p := netip.Prefix{}
-		switch {
-		case provided && cidr != "":
-			return nil, refuse("InvalidParameterCombination", "Only one of cidrBlock and amazonProvidedIpv6CidrBlock can be specified")
-		case provided:
-			p = r.w.newIPv6Block()
-		default:
-			if p, err = canonicalCIDR(cidr, false); err != nil {
-				return nil, invalidValue("Value (%s) for parameter cidrBlock is invalid. This is not a valid CIDR block.", cidr)
-			}
-			if p.Bits() < 16 || p.Bits() > 28 {
-				return nil, refuse("InvalidVpc.Range", "The CIDR '%s' is invalid.", cidr)
-			}
-		}
-		n := 0
-		for _, b := range v.CIDRs {
-			if b.Prefix.Overlaps(p) {
-				return nil, refuse("InvalidVpc.Range", "The CIDR '%s' overlaps with %s, which is associated with the VPC.", cidr, b.Prefix)
-			}
-			if b.Prefix.Addr().Is4() == p.Addr().Is4() {
-				n++
-			}
-		}
-		if n >= maxBlocks {
-			return nil, refuse("CidrLimitExceeded", "This network '%s' has met its maximum number of allowed CIDRs: %d", v.ID, maxBlocks)
-		}
-		out = CIDRBlock{r.w.newID("vpc-cidr-assoc"), p}
-		after := append(slices.Clone(v.CIDRs), out)
-		slices.SortStableFunc(after, func(a, b CIDRBlock) int { return a.Prefix.Addr().BitLen() - b.Prefix.Addr().BitLen() })
-		v.CIDRs = after
-		return []string{v.ID}, nil
-	})
-	return out, err
-}
-
-// DisassociateVPCCIDRBlock takes a block other than the first from a VPC, if no subnet lies in it.
-func (r Networks) DisassociateVPCCIDRBlock(association string) (vpcID string, out CIDRBlock, err error) {
-	err = r.mutate("DisassociateVpcCidrBlock", func(time.Time) ([]string, error) {
-		for _, v := range r.data.vpcs {
-			at := slices.IndexFunc(v.CIDRs, func(b CIDRBlock) bool { return b.AssociationID == association })
-			if at < 0 {
-				continue
-			}
-			if at == 0 {
-				return nil, refuse(
-					"OperationNotPermitted",
-					"The vpc CIDR block with association ID %s may not be disassociated. It is the primary IPv4 CIDR block of the VPC",
-					association,
-				)
-			}
-			for _, s := range r.data.subnets {
-				if s.VPCID == v.ID &&
-					(s.CIDR.Overlaps(v.CIDRs[at].Prefix) || slices.ContainsFunc(s.IPv6, func(b CIDRBlock) bool { return b.Prefix.Overlaps(v.CIDRs[at].Prefix) })) {
-					return nil, refuse("DependencyViolation", "The CIDR block of the association %s is used by the subnet '%s'", association, s.ID)
-				}
-			}
-			vpcID, out = v.ID, v.CIDRs[at]
-			v.CIDRs = slices.Delete(slices.Clone(v.CIDRs), at, at+1)
-			return []string{v.ID}, nil
-		}
-		return nil, refuse("InvalidVpcCidrBlockAssociationID.NotFound", "The vpc CIDR block association ID '%s' does not exist", association)
-	})
-	return vpcID, out, err
+	return false
 }

@@ -1,12 +1,7 @@
 package aws
 
-import (
-	"net/netip"
-	"time"
-)
-
 // Permission is an IpPermission of a request: one protocol and port range, any number of peers.
-// Strings are taken as the caller wrote them and are checked and made canonical by the World.
+// Strings are taken as the caller wrote them and are checked and made canonical by the call.
 type Permission struct {
 	Protocol    string
 	FromPort    *int32
@@ -188,64 +183,4 @@ type ModifyPrefixListInput struct {
 	MaxEntries     *int
 	Add            []EntrySpec
 	Remove         []string
-}
-
-// Mutation describes one committed mutation to the hooks of OnMutation.
-type Mutation struct {
-	Seq       uint64 // from 1, without holes
-	Time      time.Time
-	Account   string
-	Region    string // empty for calls that are of no region
-	Action    string // EC2 or STS action name, or the method of World that no action represents
-	Resources []string
-	// Cause is the caller that asked for it over the wire; nil for internal mutations.
-	Cause *Cause
-}
-
-// End is one end of a Flow.
-//
-//   - NIC set: that network interface; Addr, if set too, picks one of its addresses, otherwise the
-//     first one of the flow's family is taken.
-//   - NIC empty: an address. It is looked up among the private addresses of VPC (if given), else of
-//     the VPC of the other end, else of the VPCs actively peered with that. An address that no
-//     interface has there is an outside address (if it is the public address of an interface, the
-//     flow goes through the internet: group references do not match).
-type End struct {
-	NIC  string
-	Addr netip.Addr
-	VPC  string
-}
-
-// Flow is a new connection or a first packet. Port is the destination port of TCP, UDP and SCTP;
-// ICMPType and ICMPCode belong to ICMP and ICMPv6. Interfaces are looked up by id in the whole
-// world.
-type Flow struct {
-	Src, Dst End
-	Protocol int // IANA number: 6 TCP, 17 UDP, 1 ICMP, 58 ICMPv6
-	Port     int
-	ICMPType int
-	ICMPCode int
-}
-
-// Half is the verdict of one end's security groups.
-type Half struct {
-	Filtered bool   // false: this end is outside, or the flow stays on one interface
-	Allowed  bool   // true also when not filtered
-	NIC      string // the interface that decided
-	GroupID  string // group of the first allowing rule
-	RuleID   string // first allowing rule
-}
-
-// Verdict is the answer of Allowed. Reason is one printable line: which half refused, or which rule
-// of which group allowed.
-type Verdict struct {
-	Allowed bool
-	Egress  Half
-	Ingress Half
-	// Obstacle is the route table or network ACL that stops the flow, whatever the security groups
-	// say; empty if none does.
-	Obstacle string
-	// StoppedBy is the network ACL, if the obstacle is one.
-	StoppedBy Filter
-	Reason    string
 }

@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// DefaultGroup is the reserved name of the group that each VPC has from its creation.
+const DefaultGroup = "default"
+
+// Everywhere are the blocks of the egress rules that a new group has.
+var Everywhere = [2]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
 // protocolNames are the protocols that EC2 prints by name. It is never written to.
 var protocolNames = map[string]int{"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58}
 
@@ -34,8 +40,8 @@ func canonicalProtocol(p string) (string, bool) {
 	return strconv.Itoa(n), true
 }
 
-// protocolNumber returns the IANA number of a canonical protocol, -1 for all.
-func protocolNumber(p string) int {
+// ProtocolNumber returns the IANA number of a canonical protocol, -1 for all.
+func ProtocolNumber(p string) int {
 	if n, ok := protocolNames[p]; ok {
 		return n
 	}
@@ -52,10 +58,10 @@ func ports(protocol string, from, to *int32) (int32, int32, error) {
 	switch protocol {
 	case "tcp", "udp":
 		if from == nil || to == nil {
-			return 0, 0, invalidValue("Invalid value for portRange. Must specify both from and to ports with TCP/UDP.")
+			return 0, 0, InvalidValue("Invalid value for portRange. Must specify both from and to ports with TCP/UDP.")
 		}
 		if *from < 0 || *to > 65535 || *from > *to {
-			return 0, 0, invalidValue("Invalid TCP/UDP port range (%d:%d)", *from, *to)
+			return 0, 0, InvalidValue("Invalid TCP/UDP port range (%d:%d)", *from, *to)
 		}
 		return *from, *to, nil
 	case "icmp", "icmpv6":
@@ -63,21 +69,21 @@ func ports(protocol string, from, to *int32) (int32, int32, error) {
 			return -1, -1, nil
 		}
 		if from == nil || to == nil {
-			return 0, 0, invalidValue("Invalid value for portRange. Must specify both from and to ports with ICMP.")
+			return 0, 0, InvalidValue("Invalid value for portRange. Must specify both from and to ports with ICMP.")
 		}
 		if *from < -1 || *from > 255 || *to < -1 || *to > 255 || *from == -1 && *to != -1 {
-			return 0, 0, invalidValue("ICMP type (%d) or code (%d) out of range", *from, *to)
+			return 0, 0, InvalidValue("ICMP type (%d) or code (%d) out of range", *from, *to)
 		}
 		return *from, *to, nil
 	}
 	return -1, -1, nil
 }
 
-// canonicalCIDR parses a block of the wanted family and masks its host bits.
-func canonicalCIDR(s string, v6 bool) (netip.Prefix, error) {
+// CanonicalCIDR parses a block of the wanted family and masks its host bits.
+func CanonicalCIDR(s string, v6 bool) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4() == v6 {
-		return netip.Prefix{}, invalidValue("CIDR block %s is malformed", s)
+		return netip.Prefix{}, InvalidValue("CIDR block %s is malformed", s)
 	}
 	return p.Masked(), nil
 }
@@ -86,7 +92,9 @@ func canonicalCIDR(s string, v6 bool) (netip.Prefix, error) {
 // have.
 const descriptionSet = " ._-:/()#,@[]+=&;{}!$*"
 
-func validDescription(s string) bool {
+// ValidDescription reports whether a name or description has only characters that EC2 takes, and
+// not too many of them.
+func ValidDescription(s string) bool {
 	if len(s) > 255 {
 		return false
 	}
@@ -100,24 +108,26 @@ func validDescription(s string) bool {
 	return true
 }
 
-func checkRuleDescription(s string) error {
-	if validDescription(s) {
+// CheckRuleDescription refuses a description that a rule cannot have.
+func CheckRuleDescription(s string) error {
+	if ValidDescription(s) {
 		return nil
 	}
-	return invalidValue("Invalid rule description. Valid descriptions are strings less than 256 characters from the following set:  a-zA-Z0-9. _-:/()#,@[]+=&;{}!$*")
+	return InvalidValue("Invalid rule description. Valid descriptions are strings less than 256 characters from the following set:  a-zA-Z0-9. _-:/()#,@[]+=&;{}!$*")
 }
 
-// ruleKey is what makes two rules of a group the same rule. The description and tags are not part
+// RuleKey is what makes two rules of a group the same rule. The description and tags are not part
 // of it.
-type ruleKey struct {
+type RuleKey struct {
 	egress   bool
 	protocol string
 	from, to int32
 	peer     string
 }
 
-func (r *SecurityGroupRule) key() ruleKey {
-	return ruleKey{r.Egress, r.Protocol, r.FromPort, r.ToPort, r.peer()}
+// Key is what makes the rule the same as another one of its group.
+func (r *SecurityGroupRule) Key() RuleKey {
+	return RuleKey{r.Egress, r.Protocol, r.FromPort, r.ToPort, r.peer()}
 }
 
 // peer is the printable peer: a block, a group id or a prefix list id.
@@ -167,8 +177,8 @@ func span(from, to int32, dash string) string {
 	return fmt.Sprintf("%d%s%d", from, dash, to)
 }
 
-// duplicateMessage words InvalidPermission.Duplicate.
-func (r *SecurityGroupRule) duplicateMessage() string {
+// DuplicateMessage words InvalidPermission.Duplicate.
+func (r *SecurityGroupRule) DuplicateMessage() string {
 	what := strings.ToUpper(r.Protocol)
 	switch r.Protocol {
 	case "tcp", "udp":
@@ -186,21 +196,4 @@ func orAll(n int32) string {
 		return "ALL"
 	}
 	return strconv.Itoa(int(n))
-}
-
-// matches reports whether protocol and ports of a flow are in the rule.
-func (r *SecurityGroupRule) matches(f Flow) bool {
-	if r.Protocol == AllProtocols {
-		return true
-	}
-	if protocolNumber(r.Protocol) != f.Protocol {
-		return false
-	}
-	switch r.Protocol {
-	case "tcp", "udp":
-		return int(r.FromPort) <= f.Port && f.Port <= int(r.ToPort)
-	case "icmp", "icmpv6":
-		return (r.FromPort == -1 || int(r.FromPort) == f.ICMPType) && (r.ToPort == -1 || int(r.ToPort) == f.ICMPCode)
-	}
-	return true
 }

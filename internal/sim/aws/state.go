@@ -3,21 +3,129 @@ package aws
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/effect"
+	"github.com/nephele-io/nephele/internal/sim/native"
 )
+
+// FabricState is the part of a RegionState that this file is about.
+type FabricState struct {
+	RouteTables      []RouteTable      `json:"routeTables,omitempty"`
+	NetworkACLs      []NetworkACL      `json:"networkAcls,omitempty"`
+	InternetGateways []InternetGateway `json:"internetGateways,omitempty"`
+	LaunchTemplates  []LaunchTemplate  `json:"launchTemplates,omitempty"`
+	// ClientTokens are the ids of what was made with a token, by action and token.
+	ClientTokens map[string]string `json:"clientTokens,omitempty"`
+}
+
+// checkFabric checks the fabric of a region against its VPCs and subnets.
+func (c *checker) fabric(s *FabricState, vpcs map[string]*VPC, subnets map[string]*Subnet) {
+	mains, defaults := map[string]bool{}, map[string]bool{}
+	for i := range s.RouteTables {
+		t := &s.RouteTables[i]
+		c.id("rtb", t.ID)
+		if vpcs[t.VPCID] == nil || t.Main != "" && mains[t.VPCID] {
+			c.bad("%s: expected a known VPC with one main route table, not %q", t.ID, t.VPCID)
+		}
+		mains[t.VPCID] = mains[t.VPCID] || t.Main != ""
+		c.associated(t.ID, t.VPCID, t.Associations, subnets)
+		for _, r := range t.Routes {
+			if r.Destination.IsValid() == (r.PrefixListID != "") || r.Destination.IsValid() && r.Destination != r.Destination.Masked() || r.Target == "" {
+				c.bad("%s: route to %s by %q: expected one canonical block or prefix list, and a target", t.ID, r.Destination, r.Target)
+			}
+		}
+	}
+	for i := range s.NetworkACLs {
+		a := &s.NetworkACLs[i]
+		c.id("acl", a.ID)
+		if vpcs[a.VPCID] == nil || a.Default && defaults[a.VPCID] {
+			c.bad("%s: expected a known VPC with one default ACL, not %q", a.ID, a.VPCID)
+		}
+		defaults[a.VPCID] = defaults[a.VPCID] || a.Default
+		c.associated(a.ID, a.VPCID, a.Associations, subnets)
+		seen := map[EntryKey]bool{}
+		for _, e := range a.Entries {
+			if err := e.Check(); err != nil || seen[e.Key()] {
+				c.bad("%s: entry %d: %v", a.ID, e.Number, err)
+			}
+			seen[e.Key()] = true
+		}
+	}
+	for i := range s.InternetGateways {
+		g := &s.InternetGateways[i]
+		c.id("igw", g.ID)
+		if g.VPCID != "" && vpcs[g.VPCID] == nil {
+			c.bad("%s: there is no VPC %s", g.ID, g.VPCID)
+		}
+	}
+	for i := range s.LaunchTemplates {
+		t := &s.LaunchTemplates[i]
+		c.id("lt", t.ID)
+		if t.Name == "" || t.Numbered(t.DefaultVersion) == nil {
+			c.bad("%s: expected a name and a default version that is there", t.ID)
+		}
+	}
+}
+
+func (c *checker) associated(id, vpc string, all []SubnetAssociation, subnets map[string]*Subnet) {
+	for _, a := range all {
+		if s := subnets[a.SubnetID]; s == nil || s.VPCID != vpc {
+			c.bad("%s: there is no subnet %s in VPC %s", id, a.SubnetID, vpc)
+		}
+	}
+}
+
+// ServiceState is the part of a RegionState that this file is about. A node of a service without an
+// interface gets one when the World is built.
+type ServiceState struct {
+	Services     []native.Service     `json:"services,omitempty"`
+	TargetGroups []native.TargetGroup `json:"targetGroups,omitempty"`
+}
+
+// services checks the services of a region against what they refer to.
+func (c *checker) services(r *RegionState, subnets map[string]*Subnet) {
+	nics := map[string]bool{}
+	for i := range r.NetworkInterfaces {
+		nics[r.NetworkInterfaces[i].ID] = true
+	}
+	inside := func(subnet, vpc string) bool { return subnets[subnet] != nil && subnets[subnet].VPCID == vpc }
+	if err := native.CheckAll(r.Services, r.TargetGroups, inside, func(id string) bool { return nics[id] }); err != nil {
+		c.problems = append(c.problems, err)
+	}
+}
+
+// sharing returns the VPCs and subnets of other accounts that one account's region may refer to.
+func (s *State) sharing(at *RegionState) (vpcs map[string]*VPC, subnets map[string]*Subnet) {
+	vpcs, subnets = map[string]*VPC{}, map[string]*Subnet{}
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		if r.Name != at.Name || r.Account == at.Account {
+			continue
+		}
+		for k := range r.Subnets {
+			if !slices.Contains(r.Subnets[k].SharedWith, at.Account) {
+				continue
+			}
+			subnets[r.Subnets[k].ID] = &r.Subnets[k]
+			for n := range r.VPCs {
+				if r.VPCs[n].ID == r.Subnets[k].VPCID {
+					vpcs[r.VPCs[n].ID] = &r.VPCs[n]
+				}
+			}
+		}
+	}
+	return vpcs, subnets
+}
 
 // StateVersion is the version of the State format that this package writes and reads.
 const StateVersion = 1
 
-// State is the whole content of a World as plain data: what New starts from, and what Save writes.
+// State is the whole content of a World as plain data: what a simulator starts from, and saves.
 // A fresh State needs only Accounts and Regions; ids must be unique in the whole State.
 type State struct {
 	Version     int                 `json:"version,omitempty"` // 0 is taken as StateVersion
@@ -48,160 +156,12 @@ type RegionState struct {
 	NetworkInterfaces []NetworkInterface  `json:"networkInterfaces,omitempty"`
 	Instances         []Instance          `json:"instances,omitempty"`
 	PrefixLists       []PrefixList        `json:"prefixLists,omitempty"`
-	RunTokens         map[string]runToken `json:"runTokens,omitempty"`
+	RunTokens         map[string]RunToken `json:"RunTokens,omitempty"`
 	ListTokens        map[string]string   `json:"listTokens,omitempty"`
 	// SharedTags are the account's own tags on VPCs and subnets that others share with it, by id.
 	SharedTags map[string]Tags `json:"sharedTags,omitempty"`
 	FabricState
 	ServiceState
-}
-
-// New builds a World from a State, which it copies. Every inconsistency is reported, joined in one
-// error; see State.Check.
-func New(s State, o Options) (*World, error) {
-	if err := s.Check(); err != nil {
-		return nil, err
-	}
-	w := &World{
-		clock: o.Clock, seed: o.Seed, counter: s.Counter, seq: s.Seq,
-		visibility: o.VisibilityDelay, transition: o.TransitionDelay,
-		accounts: map[string]*Account{}, credentials: map[string]*Credential{}, roles: map[string]*Role{},
-		regions: map[scope]*regionData{}, peerings: map[string]*PeeringConnection{}, due: slices.Clone(s.Due),
-	}
-	if w.clock == nil {
-		w.clock = time.Now
-	}
-	if s.Counter > 0 || s.Seed != 0 {
-		w.seed = s.Seed
-	}
-	delay := s.Effects
-	if o.Effects != (effect.Delay{}) {
-		delay = o.Effects
-	}
-	if err := delay.Check(); err != nil {
-		return nil, err
-	}
-	w.effects = effect.New(delay, w.clock)
-	for _, a := range s.Accounts {
-		a.Regions = slices.Clone(a.Regions)
-		w.accounts[a.ID] = &a
-		for _, name := range a.Regions {
-			w.regions[scope{a.ID, name}] = newRegionData(defaultZones(name))
-		}
-	}
-	for _, c := range s.Credentials {
-		w.credentials[c.AccessKeyID] = &c
-	}
-	for _, r := range s.Roles {
-		r.Trusted = slices.Clone(r.Trusted)
-		w.roles[r.ARN()] = &r
-	}
-	for i := range s.Peerings {
-		p := clonePeering(&s.Peerings[i])
-		w.peerings[p.ID] = &p
-	}
-	for i := range s.Regions {
-		w.fill(&s.Regions[i])
-	}
-	if err := w.equipAll(); err != nil {
-		return nil, err
-	}
-	if err := w.fillAzure(s.Azure, azure.Settings{Delay: o.OperationDelay, Lag: o.GraphLag, Effects: w.effects}); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-func (w *World) fill(r *RegionState) {
-	a := w.accounts[r.Account]
-	if !slices.Contains(a.Regions, r.Name) {
-		a.Regions = append(a.Regions, r.Name)
-	}
-	zones := slices.Clone(r.Zones)
-	if len(zones) == 0 {
-		zones = defaultZones(r.Name)
-	}
-	d := newRegionData(zones)
-	w.regions[scope{r.Account, r.Name}] = d
-	index(d.vpcs, r.VPCs, cloneVPC, func(v *VPC) string { return v.ID })
-	index(d.subnets, r.Subnets, cloneSubnet, func(s *Subnet) string { return s.ID })
-	index(d.groups, r.SecurityGroups, cloneGroup, func(g *SecurityGroup) string { return g.ID })
-	index(d.nics, r.NetworkInterfaces, cloneNIC, func(n *NetworkInterface) string { return n.ID })
-	index(d.instances, r.Instances, cloneInstance, func(i *Instance) string { return i.ID })
-	index(d.prefixLists, r.PrefixLists, clonePrefixList, func(p *PrefixList) string { return p.ID })
-	d.fillFabric(&r.FabricState)
-	d.fillServices(&r.ServiceState)
-	maps.Copy(d.runTokens, r.RunTokens)
-	maps.Copy(d.listTokens, r.ListTokens)
-	for id, t := range r.SharedTags {
-		own := cloneTags(t)
-		d.sharedTags[id] = &own
-	}
-	w.shared = w.shared || slices.ContainsFunc(r.Subnets, func(s Subnet) bool { return len(s.SharedWith) > 0 })
-}
-
-func index[T any](into map[string]*T, all []T, clone func(*T) T, id func(*T) string) {
-	for i := range all {
-		c := clone(&all[i])
-		into[id(&c)] = &c
-	}
-}
-
-// defaultZones are three zones named after the region, with ids that look like those of the cloud.
-func defaultZones(region string) []Zone {
-	short := strings.NewReplacer("north", "n", "south", "s", "east", "e", "west", "w", "central", "c", "-", "").Replace(region)
-	var out []Zone
-	for i, letter := range []string{"a", "b", "c"} {
-		out = append(out, Zone{region + letter, fmt.Sprintf("%s-az%d", short, i+1)})
-	}
-	return out
-}
-
-// State returns a deep copy of everything, in a fixed order.
-func (w *World) State() State {
-	var out State
-	w.read(func(time.Time) {
-		out = State{Version: StateVersion, Seed: w.seed, Counter: w.counter, Seq: w.seq, Due: slices.Clone(w.due), Effects: w.effects.Delay()}
-		out.Accounts = ordered(w.accounts, func(a *Account) Account {
-			c := *a
-			c.Regions = slices.Clone(a.Regions)
-			return c
-		})
-		if all := w.azure.State(); !all.Empty() {
-			out.Azure = &all
-		}
-		out.Credentials = ordered(w.credentials, func(c *Credential) Credential { return *c })
-		out.Roles = ordered(w.roles, func(r *Role) Role {
-			c := *r
-			c.Trusted = slices.Clone(r.Trusted)
-			return c
-		})
-		out.Peerings = ordered(w.peerings, clonePeering)
-		for _, a := range out.Accounts {
-			for _, name := range a.Regions {
-				d := w.regions[scope{a.ID, name}]
-				out.Regions = append(out.Regions, RegionState{
-					Account: a.ID, Name: name, Zones: slices.Clone(d.zones),
-					VPCs: ordered(d.vpcs, cloneVPC), Subnets: ordered(d.subnets, cloneSubnet),
-					SecurityGroups:    ordered(d.groups, cloneGroup),
-					NetworkInterfaces: ordered(d.nics, cloneNIC),
-					Instances:         ordered(d.instances, cloneInstance),
-					PrefixLists:       ordered(d.prefixLists, clonePrefixList),
-					RunTokens:         maps.Clone(d.runTokens), ListTokens: maps.Clone(d.listTokens),
-					SharedTags: d.cloneSharedTags(), FabricState: d.fabric.state(), ServiceState: d.serviceData.state(),
-				})
-			}
-		}
-	})
-	return out
-}
-
-func ordered[T any](all map[string]*T, clone func(*T) T) []T {
-	out := make([]T, 0, len(all))
-	for _, k := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, clone(all[k]))
-	}
-	return out
 }
 
 var accountID = regexp.MustCompile(`^\d{12}$`)
@@ -238,13 +198,13 @@ func (s *State) Check() error {
 			c.bad("role %q: expected a name and a known account, not %q", r.Name, r.Account)
 		}
 	}
-	seenRegions := map[scope]bool{}
+	seenRegions := map[[2]string]bool{}
 	for i := range s.Regions {
 		r := &s.Regions[i]
-		if !accounts[r.Account] || r.Name == "" || seenRegions[scope{r.Account, r.Name}] {
+		if !accounts[r.Account] || r.Name == "" || seenRegions[[2]string{r.Account, r.Name}] {
 			c.bad("region %q of account %q: expected a known account and each region once", r.Name, r.Account)
 		}
-		seenRegions[scope{r.Account, r.Name}] = true
+		seenRegions[[2]string{r.Account, r.Name}] = true
 		vpcs, subnets := s.sharing(r)
 		c.region(r, vpcs, subnets)
 	}
@@ -280,3 +240,20 @@ func (c *checker) id(prefix, id string) {
 
 // validAddr says whether an address is one that an interface can have.
 func validAddr(a netip.Addr) bool { return a.IsValid() && !a.Is4In6() && a.Zone() == "" }
+
+// Transition is a state change that the cloud makes by itself at a later time.
+type Transition struct {
+	At      time.Time `json:"at"`
+	Account string    `json:"account"`
+	Region  string    `json:"region"`
+	ID      string    `json:"id"`
+	From    string    `json:"from"` // made only if the object is still in this state
+	To      string    `json:"to"`
+}
+
+// RunToken remembers a RunInstances call for its ClientToken.
+type RunToken struct {
+	Request     string   `json:"request"` // digest of the parameters
+	Reservation string   `json:"reservation"`
+	Instances   []string `json:"instances"`
+}

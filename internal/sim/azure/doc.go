@@ -15,7 +15,7 @@
 //     independently of their author. Through follows one to the front end of a load balancer
 //     or application gateway on to the targets, and Led one that routes lead to an interface.
 //
-// A Cloud is not safe for concurrent use. The World that owns one (package aws) serialises
+// A Cloud is not safe for concurrent use. The Store that owns one (package store) serialises
 // changes, and lets reads run beside one another; reads are marked as such below and change
 // nothing.
 package azure

@@ -1,4 +1,4 @@
-// Package ec2 speaks the EC2 and STS query protocols over a aws.World: it authenticates requests
+// Package ec2 speaks the EC2 and STS query protocols over a world.World: it authenticates requests
 // (Signature Version 4), reads their parameters, runs the action on the world and writes the answer
 // in the XML of the service, with its error codes, HTTP statuses and pages. At the same door it
 // speaks the JSON protocol of SQS over sqs.Queues, which events of the world are put into, and the

@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
+	simworld "github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 
 // Config is what a Handler is made of. World is required; nil parts are left out.
 type Config struct {
-	World *aws.World
+	World *simworld.World
 	// Clock tells the simulated time: it dates journal entries and ends session keys. nil means
 	// time.Now.
 	Clock func() time.Time
@@ -65,9 +66,9 @@ type request struct {
 	params wire.Params
 	call   Call
 	caller aws.Credential
-	world  *aws.World
+	world  *simworld.World
 	// region is nil for STS calls.
-	region *aws.Region
+	region *simworld.Region
 
 	// keys are the tag keys of a REST call.
 	keys []string

@@ -18,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/native"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func (f *fixture) rds() *rds.Client { return rds.NewFromConfig(f.config(keyID, secret, "")) }
@@ -30,7 +31,7 @@ func (f *fixture) efs() *efs.Client       { return efs.NewFromConfig(f.config(ke
 func (f *fixture) lambda() *lambda.Client { return lambda.NewFromConfig(f.config(keyID, secret, "")) }
 
 // region is the region that the services of the tests are in.
-func (f *fixture) region(t *testing.T) *simaws.Region {
+func (f *fixture) region(t *testing.T) *world.Region {
 	t.Helper()
 	r, err := f.World().Region(home, region)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 )
 
 // TestTerraform makes, reads, changes and destroys a small network as the AWS provider of Terraform
@@ -436,9 +437,9 @@ func (p *plan) interfaceUp() {
 }
 
 // reach asks the simulator's verdict.
-func (p *plan) reach(from, to string, port int) simaws.Verdict {
+func (p *plan) reach(from, to string, port int) packet.Verdict {
 	p.Helper()
-	v, err := p.World().Allowed(simaws.Flow{Src: simaws.End{Addr: netip.MustParseAddr(from)}, Dst: simaws.End{Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port})
+	v, err := p.World().Allowed(packet.Flow{Src: packet.End{Addr: netip.MustParseAddr(from)}, Dst: packet.End{Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -460,7 +461,7 @@ func (p *plan) peer() {
 	}
 	// The front has routes of its own, and no packet finds the other VPC before there is one to it.
 	web, db := aws.ToString(p.instance(p.web).PrivateIpAddress), aws.ToString(p.instance(p.db).PrivateIpAddress)
-	from := simaws.Flow{Src: p.end(p.web), Dst: simaws.End{Addr: netip.MustParseAddr(db), VPC: p.far}, Protocol: 6, Port: 443}
+	from := packet.Flow{Src: p.end(p.web), Dst: packet.End{Addr: netip.MustParseAddr(db), VPC: p.far}, Protocol: 6, Port: 443}
 	v, err := p.World().Allowed(from)
 	if must(p.T, v, err).Allowed || !strings.Contains(v.Obstacle, "sends "+db+" through "+p.igw) {
 		p.Errorf("%s to %s without a route: %+v", web, db, v)
@@ -476,14 +477,14 @@ func (p *plan) peer() {
 }
 
 // end is the first interface of an instance.
-func (p *plan) end(instance string) simaws.End {
+func (p *plan) end(instance string) packet.End {
 	for _, n := range p.instance(instance).NetworkInterfaces {
 		if aws.ToInt32(n.Attachment.DeviceIndex) == 0 {
-			return simaws.End{NIC: aws.ToString(n.NetworkInterfaceId)}
+			return packet.End{NIC: aws.ToString(n.NetworkInterfaceId)}
 		}
 	}
 	p.Fatalf("%s has no interface", instance)
-	return simaws.End{}
+	return packet.End{}
 }
 
 func (p *plan) entry(number int32, egress bool, action types.RuleAction, from, to int32) {

@@ -3,8 +3,9 @@ package estate
 import (
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/statefile"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // BenchmarkAllowed asks verdicts in a region of 1,000 machines.
@@ -13,13 +14,13 @@ func BenchmarkAllowed(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	nics := s.Regions[0].NetworkInterfaces
 	for i := 0; b.Loop(); i++ {
-		f := aws.Flow{Src: aws.End{NIC: nics[i%len(nics)].ID}, Dst: aws.End{NIC: nics[i*7%len(nics)].ID}, Protocol: 6, Port: 80}
+		f := packet.Flow{Src: packet.End{NIC: nics[i%len(nics)].ID}, Dst: packet.End{NIC: nics[i*7%len(nics)].ID}, Protocol: 6, Port: 80}
 		if _, err := w.Allowed(f); err != nil {
 			b.Fatal(err)
 		}
@@ -32,7 +33,7 @@ func BenchmarkSave(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

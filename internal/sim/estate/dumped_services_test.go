@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estate/source"
 	"github.com/nephele-io/nephele/internal/sim/native"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestDumpedServices reads answers as the command line prints them, and finds the interfaces that
@@ -76,7 +76,7 @@ func TestDumpedServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestDatabaseOfARealAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,10 @@ import (
 	"testing/fstest"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/estate/source"
 	"github.com/nephele-io/nephele/internal/sim/iam"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // documented returns the example of docs/simulator.md, so that it stays true.
@@ -41,7 +43,7 @@ func mustLoad(t *testing.T, name string) (aws.State, source.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := aws.New(s, aws.Options{}); err != nil {
+	if _, err := world.New(s, world.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	again, r2, err := Load(name)
@@ -140,7 +142,7 @@ func TestEmbeddedEstate(t *testing.T) {
 
 func TestDocumentedEstate(t *testing.T) {
 	s := loadYAML(t, documented(t))
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,16 +154,16 @@ func TestDocumentedEstate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic := map[string]aws.End{}
+	nic := map[string]packet.End{}
 	for _, i := range instances {
-		nic[i.Tags["Name"]] = aws.End{NIC: i.NetworkInterfaces[0].ID}
+		nic[i.Tags["Name"]] = packet.End{NIC: i.NetworkInterfaces[0].ID}
 		if i.Tags["Name"] == "router" && (len(i.NetworkInterfaces) != 2 || len(i.NetworkInterfaces[0].PrivateIPs) != 2) {
 			t.Errorf("router: %+v", i)
 		}
 	}
-	office, stranger := aws.End{Addr: netip.MustParseAddr("203.0.113.7")}, aws.End{Addr: netip.MustParseAddr("8.8.8.8")}
+	office, stranger := packet.End{Addr: netip.MustParseAddr("203.0.113.7")}, packet.End{Addr: netip.MustParseAddr("8.8.8.8")}
 	for _, c := range []struct {
-		from, to aws.End
+		from, to packet.End
 		port     int
 		want     bool
 	}{
@@ -170,7 +172,7 @@ func TestDocumentedEstate(t *testing.T) {
 		{nic["jump"], nic["db-1"], 5432, true}, {nic["db-1"], stranger, 443, false}, {nic["jump"], stranger, 443, true},
 		{stranger, nic["db-1"], 5432, false}, {office, nic["jump"], 22, true},
 	} {
-		flow := aws.Flow{Src: c.from, Dst: c.to, Protocol: 6, Port: c.port}
+		flow := packet.Flow{Src: c.from, Dst: c.to, Protocol: 6, Port: c.port}
 		v, err := w.Allowed(flow)
 		passes, also := w.Passes(flow)
 		if err != nil || also != nil || v.Allowed != c.want || passes != c.want {
@@ -329,7 +331,7 @@ func TestPeeredRegions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

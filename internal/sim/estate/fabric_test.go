@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestACLsOfADump holds a flow that the groups let through against the network ACL that the dump
@@ -36,12 +38,12 @@ func TestACLsOfADump(t *testing.T) {
 		ID: "eni-00000000000000001", Account: r.Account, VPCID: "vpc-f8fad69d", SubnetID: subnet, Status: aws.StatusAvailable,
 		Groups: []aws.GroupName{group}, PrivateIPs: []aws.PrivateIP{{Addr: netip.MustParseAddr("172.31.0.10"), Primary: true}},
 	})
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for from, want := range map[string]bool{"162.243.144.192": true, "203.0.113.7": false} {
-		flow := aws.Flow{Src: aws.End{Addr: netip.MustParseAddr(from)}, Dst: aws.End{NIC: "eni-00000000000000001"}, Protocol: 6, Port: 3306}
+		flow := packet.Flow{Src: packet.End{Addr: netip.MustParseAddr(from)}, Dst: packet.End{NIC: "eni-00000000000000001"}, Protocol: 6, Port: 3306}
 		if passes, err := w.Passes(flow); err != nil || passes != want {
 			t.Errorf("%s: passes: %t, %v", flow, passes, err)
 		}
@@ -55,7 +57,7 @@ func TestACLsOfADump(t *testing.T) {
 // TestRoutesOfADump takes the routes of a dump: those that lead nowhere stop a flow, whatever the
 // groups say.
 func TestRoutesOfADump(t *testing.T) {
-	load := func(routes string) *aws.World {
+	load := func(routes string) *world.World {
 		t.Helper()
 		dir := t.TempDir()
 		region := filepath.Join(dir, "eu-west-1")
@@ -80,7 +82,7 @@ func TestRoutesOfADump(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := aws.New(s, aws.Options{})
+		w, err := world.New(s, world.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +93,7 @@ func TestRoutesOfADump(t *testing.T) {
 		`, {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-00000001"}`:                                                                                                "",
 		`, {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-00000001"}, {"DestinationCidrBlock": "203.0.113.0/24", "TransitGatewayId": "tgw-1", "State": "blackhole"}`: "is a black hole: tgw-1",
 	} {
-		v, err := load(routes).Allowed(aws.Flow{Src: aws.End{NIC: "eni-00000001"}, Dst: aws.End{Addr: netip.MustParseAddr("203.0.113.7")}, Protocol: 6, Port: 443})
+		v, err := load(routes).Allowed(packet.Flow{Src: packet.End{NIC: "eni-00000001"}, Dst: packet.End{Addr: netip.MustParseAddr("203.0.113.7")}, Protocol: 6, Port: 443})
 		if err != nil || v.Allowed != (want == "") || !strings.Contains(v.Obstacle, want) {
 			t.Errorf("%s: %+v, %v", routes, v, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -15,25 +17,25 @@ const (
 )
 
 // loadedWorld brings the region folder to life.
-func loadedWorld(t *testing.T, change map[string]string) (*aws.World, aws.RegionState) {
+func loadedWorld(t *testing.T, change map[string]string) (*world.World, aws.RegionState) {
 	t.Helper()
 	s, _, err := LoadFS(regionFiles(change), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w, s.Regions[0]
 }
 
-func passes(t *testing.T, w *aws.World, from, to string) bool {
+func passes(t *testing.T, w *world.World, from, to string) bool {
 	t.Helper()
-	end := func(text string) aws.End {
-		return aws.End{Addr: netip.MustParseAddr(text), VPC: "vpc-00000000000000001"}
+	end := func(text string) packet.End {
+		return packet.End{Addr: netip.MustParseAddr(text), VPC: "vpc-00000000000000001"}
 	}
-	v, err := w.Allowed(aws.Flow{Src: end(from), Dst: end(to), Protocol: 6, Port: 5432})
+	v, err := w.Allowed(packet.Flow{Src: end(from), Dst: end(to), Protocol: 6, Port: 5432})
 	if err != nil {
 		t.Fatalf("%s to %s: %v", from, to, err)
 	}

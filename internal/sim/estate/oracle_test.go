@@ -8,7 +8,8 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const internet = "Public Internet (all ranges)"
@@ -57,13 +58,13 @@ func TestCollectorConnectivity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ends := map[string][]aws.End{internet: nil}
+	ends := map[string][]packet.End{internet: nil}
 	for _, a := range []string{"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "126.0.0.1", "203.0.114.1", "223.255.255.254"} {
-		ends[internet] = append(ends[internet], aws.End{Addr: netip.MustParseAddr(a)})
+		ends[internet] = append(ends[internet], packet.End{Addr: netip.MustParseAddr(a)})
 	}
 	r := s.Regions[0]
 	for _, n := range r.NetworkInterfaces {
@@ -71,7 +72,7 @@ func TestCollectorConnectivity(t *testing.T) {
 			if n.Attachment != nil && n.Attachment.InstanceID == i.ID {
 				name := fmt.Sprintf("%s[%s]", i.Tags["Name"], n.PrivateIPs[0].Addr)
 				// By interface and by address: both ways to name an end must agree.
-				ends[name] = []aws.End{{NIC: n.ID}, {Addr: n.PrivateIPs[0].Addr, VPC: n.VPCID}}
+				ends[name] = []packet.End{{NIC: n.ID}, {Addr: n.PrivateIPs[0].Addr, VPC: n.VPCID}}
 			}
 		}
 	}
@@ -111,13 +112,13 @@ func TestCollectorConnectivity(t *testing.T) {
 }
 
 // probes are flows of all kinds between two ends.
-func probes(src, dst aws.End) []aws.Flow {
-	var out []aws.Flow
+func probes(src, dst packet.End) []packet.Flow {
+	var out []packet.Flow
 	for _, port := range []int{0, 1, 22, 80, 443, 9079, 9080, 9081, 65535} {
-		out = append(out, aws.Flow{Src: src, Dst: dst, Protocol: 6, Port: port}, aws.Flow{Src: src, Dst: dst, Protocol: 17, Port: port})
+		out = append(out, packet.Flow{Src: src, Dst: dst, Protocol: 6, Port: port}, packet.Flow{Src: src, Dst: dst, Protocol: 17, Port: port})
 	}
 	for _, kind := range []int{0, 3, 8, 255} {
-		out = append(out, aws.Flow{Src: src, Dst: dst, Protocol: 1, ICMPType: kind})
+		out = append(out, packet.Flow{Src: src, Dst: dst, Protocol: 1, ICMPType: kind})
 	}
-	return append(out, aws.Flow{Src: src, Dst: dst, Protocol: 47})
+	return append(out, packet.Flow{Src: src, Dst: dst, Protocol: 47})
 }

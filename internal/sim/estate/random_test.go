@@ -11,6 +11,8 @@ import (
 
 	seeds "github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 = a new one")
@@ -50,7 +52,7 @@ func TestAllowedAgreesWithAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := aws.New(s, aws.Options{})
+		w, err := world.New(s, world.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,41 +146,41 @@ func newModel(s aws.State) *model {
 }
 
 // flow picks a flow between two interfaces, or between one and an outside address.
-func (m *model) flow(rng *rand.Rand) (aws.Flow, bool) {
+func (m *model) flow(rng *rand.Rand) (packet.Flow, bool) {
 	six := rng.IntN(3) == 0
-	end := func() (aws.End, bool) {
+	end := func() (packet.End, bool) {
 		if rng.IntN(5) == 0 {
 			out := []string{"8.8.8.8", "198.51.100.7", "203.0.113.1", "10.200.0.1"}
 			if six {
 				out = []string{"2001:4860::1", "2001:db8:ff11::1"}
 			}
-			return aws.End{Addr: netip.MustParseAddr(out[rng.IntN(len(out))])}, true
+			return packet.End{Addr: netip.MustParseAddr(out[rng.IntN(len(out))])}, true
 		}
 		n := m.nics[rng.IntN(len(m.nics))]
 		if six {
 			if len(n.IPv6) == 0 {
-				return aws.End{}, false
+				return packet.End{}, false
 			}
-			return aws.End{NIC: n.ID, Addr: n.IPv6[0]}, true
+			return packet.End{NIC: n.ID, Addr: n.IPv6[0]}, true
 		}
-		return aws.End{NIC: n.ID, Addr: n.PrivateIPs[0].Addr}, true
+		return packet.End{NIC: n.ID, Addr: n.PrivateIPs[0].Addr}, true
 	}
 	src, ok1 := end()
 	dst, ok2 := end()
-	f := aws.Flow{Src: src, Dst: dst, Protocol: []int{6, 6, 6, 17, 1, 58, 50, 132}[rng.IntN(8)]}
+	f := packet.Flow{Src: src, Dst: dst, Protocol: []int{6, 6, 6, 17, 1, 58, 50, 132}[rng.IntN(8)]}
 	f.Port = []int{21, 22, 53, 80, 81, 443, 3306, 5432, 8080, 9080, 9100, 65535}[rng.IntN(12)]
 	f.ICMPType, f.ICMPCode = []int{3, 8, 128}[rng.IntN(3)], []int{0, 4}[rng.IntN(2)]
 	return f, ok1 && ok2 && (src.NIC != "" || dst.NIC != "")
 }
 
-func (m *model) allowed(f aws.Flow) bool {
+func (m *model) allowed(f packet.Flow) bool {
 	if f.Src.NIC == f.Dst.NIC {
 		return true
 	}
 	return m.half(f.Src, f.Dst, true, f) && m.half(f.Dst, f.Src, false, f)
 }
 
-func (m *model) half(self, other aws.End, egress bool, f aws.Flow) bool {
+func (m *model) half(self, other packet.End, egress bool, f packet.Flow) bool {
 	if self.NIC == "" {
 		return true
 	}
@@ -197,7 +199,7 @@ func (m *model) half(self, other aws.End, egress bool, f aws.Flow) bool {
 }
 
 // service matches protocol and ports.
-func service(r aws.SecurityGroupRule, f aws.Flow) bool {
+func service(r aws.SecurityGroupRule, f packet.Flow) bool {
 	names := map[int]string{6: "tcp", 17: "udp", 1: "icmp", 58: "icmpv6"}
 	name := names[f.Protocol]
 	if name == "" {

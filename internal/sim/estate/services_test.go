@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/native"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const shopYAML = `
@@ -63,13 +65,13 @@ func loadText(t *testing.T, text string) (aws.State, error) {
 	return s, err
 }
 
-func shop(t *testing.T) (*aws.World, *aws.Region) {
+func shop(t *testing.T) (*world.World, *world.Region) {
 	t.Helper()
 	s, err := loadText(t, shopYAML)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := aws.New(s, aws.Options{})
+	w, err := world.New(s, world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func shop(t *testing.T) (*aws.World, *aws.Region) {
 	return w, r
 }
 
-func vpcOf(t *testing.T, r *aws.Region) string {
+func vpcOf(t *testing.T, r *world.Region) string {
 	t.Helper()
 	all, err := r.VPCs()
 	if err != nil {
@@ -125,7 +127,7 @@ func TestServicesOfAnEstate(t *testing.T) {
 		}
 	}
 	// What a world says of itself makes the same world again.
-	again, err := aws.New(w.State(), aws.Options{})
+	again, err := world.New(w.State(), world.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,10 +153,10 @@ func TestServicesOfAnEstate(t *testing.T) {
 func TestThroughBalancers(t *testing.T) {
 	w, r := shop(t)
 	vpc := vpcOf(t, r)
-	through := func(to string, port int) aws.Passage {
+	through := func(to string, port int) packet.Passage {
 		t.Helper()
-		p, ok, err := w.Through(aws.Flow{
-			Src: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: aws.End{VPC: vpc, Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port,
+		p, ok, err := w.Through(packet.Flow{
+			Src: packet.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: packet.End{VPC: vpc, Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port,
 		})
 		if err != nil || !ok {
 			t.Fatalf("to %s port %d: %v %v", to, port, ok, err)
@@ -178,8 +180,8 @@ func TestThroughBalancers(t *testing.T) {
 		t.Errorf("without preserved clients: %+v", p)
 	}
 	for to, port := range map[string]int{"10.1.1.90": 81, "10.1.1.50": 80} {
-		_, ok, err := w.Through(aws.Flow{
-			Src: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.99")}, Dst: aws.End{VPC: vpc, Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port,
+		_, ok, err := w.Through(packet.Flow{
+			Src: packet.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.99")}, Dst: packet.End{VPC: vpc, Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port,
 		})
 		if ok || err != nil {
 			t.Errorf("%s port %d is taken for a front end: %v", to, port, err)
@@ -204,8 +206,8 @@ func TestUnhealthyTargets(t *testing.T) {
 			}
 		}
 	}
-	p, _, err := w.Through(aws.Flow{
-		Src: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
+	p, _, err := w.Through(packet.Flow{
+		Src: packet.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: packet.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +279,7 @@ func TestDocumentedServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := aws.New(s, aws.Options{}); err != nil {
+	if _, err := world.New(s, world.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	have := map[native.Kind]bool{}
@@ -307,8 +309,8 @@ func TestServicesAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flow := aws.Flow{
-		Src: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
+	flow := packet.Flow{
+		Src: packet.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: packet.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
 	}
 	var wg sync.WaitGroup
 	for k := range 4 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // Options are the knobs of an Emitter.
@@ -38,7 +39,7 @@ type Options struct {
 // Emitter watches a World. Make it with Watch.
 type Emitter struct {
 	o    Options
-	w    *aws.World
+	w    *world.World
 	stop []func()
 
 	mu  sync.Mutex
@@ -46,7 +47,7 @@ type Emitter struct {
 }
 
 // Watch begins to emit events about the world, until Close.
-func Watch(w *aws.World, o Options) *Emitter {
+func Watch(w *world.World, o Options) *Emitter {
 	e := &Emitter{o: o, w: w}
 	e.stop = []func(){w.OnMutation(e.mutation), w.OnTransition(e.transition)}
 	return e

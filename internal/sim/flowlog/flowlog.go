@@ -2,7 +2,7 @@
 // logs of virtual networks of Azure.
 //
 // It owns which interface sees which packets of a connection, the lines that tell of them, and how
-// files reach a bucket. The verdict on a packet is that of package aws. It promises the faults of
+// files reach a bucket. Package packet has the verdict on a packet. It promises the faults of
 // real deliveries where they are asked for: repeated lines, lost windows, and windows without data.
 //
 // The sources are AWS's pages on flow log records
@@ -23,12 +23,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // Connection is one connection, or the attempt at one.
 type Connection struct {
-	aws.Flow
+	packet.Flow
 	SourcePort int
 	Start      time.Time
 	// Packets and Bytes are the counts of either way.
@@ -61,7 +62,7 @@ const (
 
 // Seen is what the interfaces on the way of a connection record. The two ends are interfaces, or
 // addresses outside.
-func Seen(w *aws.World, c Connection) ([]Line, error) {
+func Seen(w *world.World, c Connection) ([]Line, error) {
 	v, err := w.Allowed(c.Flow)
 	if err != nil {
 		return nil, err

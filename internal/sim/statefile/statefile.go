@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // Save writes the state of a world to a file so that a crash at any instant leaves either the old
 // or the new content: to a temporary file beside it, which is synced and then renamed. It may be
 // called from a hook of World.OnMutation.
-func Save(w *aws.World, path string) (err error) {
+func Save(w *world.World, path string) (err error) {
 	data, err := json.MarshalIndent(w.State(), "", " ")
 	if err != nil {
 		return fmt.Errorf("encode the state: %w", err)
@@ -56,7 +57,7 @@ func syncDir(dir string) error {
 
 // Load reads what Save has written. The error tells a file that is missing (fs.ErrNotExist) from
 // one that is not a state.
-func Load(path string, o aws.Options) (*aws.World, error) {
+func Load(path string, o world.Options) (*world.World, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("load the state: %w", err)
@@ -68,7 +69,7 @@ func Load(path string, o aws.Options) (*aws.World, error) {
 	if s.Version == 0 || len(s.Accounts) == 0 && s.Azure == nil {
 		return nil, fmt.Errorf("load the state: %s is not a saved state: expected \"version\": %d and accounts", path, aws.StateVersion)
 	}
-	w, err := aws.New(s, o)
+	w, err := world.New(s, o)
 	if err != nil {
 		return nil, fmt.Errorf("load the state from %s: %w", path, err)
 	}

@@ -12,10 +12,11 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/statefile"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func TestSaveAndLoad(t *testing.T) {
-	w, err := aws.New(aws.State{Accounts: []aws.Account{{ID: "111111111111", Regions: []string{"eu-west-1"}}}}, aws.Options{Seed: 7, Clock: func() time.Time { return time.Unix(1_800_000_000, 0).UTC() }})
+	w, err := world.New(aws.State{Accounts: []aws.Account{{ID: "111111111111", Regions: []string{"eu-west-1"}}}}, world.Options{Seed: 7, Clock: func() time.Time { return time.Unix(1_800_000_000, 0).UTC() }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func TestSaveAndLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again, err := statefile.Load(path, aws.Options{Seed: 99})
+	again, err := statefile.Load(path, world.Options{Seed: 99})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +45,14 @@ func TestSaveAndLoad(t *testing.T) {
 	if left, _ := filepath.Glob(path + "*"); len(left) != 1 {
 		t.Errorf("files left behind: %v", left)
 	}
-	if _, err := statefile.Load(path+"x", aws.Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := statefile.Load(path+"x", world.Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
 	for content, want := range map[string]string{"{": "is not a saved state", `{"a": 1}`: "is not a saved state", `{"version": 2, "accounts": [{"id": "111111111111"}]}`: "reads version 1"} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := statefile.Load(path, aws.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := statefile.Load(path, world.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("load %q: %v, want %q", content, err, want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -227,8 +228,8 @@ func (a account) dataMatrix() (matrix, error) {
 // crosses asks both ends about one flow.
 func (a account) crosses(from place, nic int, addr netip.Addr, to database, s service) (bool, error) {
 	if from.nics != nil {
-		v, err := a.server.World().Allowed(simaws.Flow{
-			Src: simaws.End{NIC: from.nics[nic]}, Dst: simaws.End{Addr: to.addr}, Protocol: s.protocol, Port: s.port, ICMPType: s.icmpType,
+		v, err := a.server.World().Allowed(packet.Flow{
+			Src: packet.End{NIC: from.nics[nic]}, Dst: packet.End{Addr: to.addr}, Protocol: s.protocol, Port: s.port, ICMPType: s.icmpType,
 		})
 		if err != nil || !v.Allowed {
 			return false, err
@@ -252,7 +253,7 @@ func (a account) halves(from string) (aws, azureSide string, err error) {
 	}
 	i := slices.IndexFunc(machines, func(v vm) bool { return v.name == from })
 	nic, to := machines[i].nics[0], databaseVMs(a.azureState())[0]
-	v, err := a.server.World().Allowed(simaws.Flow{Src: simaws.End{NIC: nic.ID}, Dst: simaws.End{Addr: to.addr}, Protocol: protocolTCP, Port: 5432})
+	v, err := a.server.World().Allowed(packet.Flow{Src: packet.End{NIC: nic.ID}, Dst: packet.End{Addr: to.addr}, Protocol: protocolTCP, Port: 5432})
 	if err != nil {
 		return "", "", err
 	}

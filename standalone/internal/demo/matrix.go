@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 )
 
 // service is a kind of traffic that the matrix asks about.
@@ -39,13 +39,13 @@ type place struct {
 	addr netip.Addr
 }
 
-func (p place) ends() []aws.End {
+func (p place) ends() []packet.End {
 	if len(p.nics) == 0 {
-		return []aws.End{{Addr: p.addr}}
+		return []packet.End{{Addr: p.addr}}
 	}
-	ends := make([]aws.End, 0, len(p.nics))
+	ends := make([]packet.End, 0, len(p.nics))
 	for _, nic := range p.nics {
-		ends = append(ends, aws.End{NIC: nic})
+		ends = append(ends, packet.End{NIC: nic})
 	}
 	return ends
 }
@@ -69,7 +69,7 @@ type matrix struct {
 }
 
 // reach asks for every pair of places, every pair of their interfaces and every service.
-func reach(from, to []place, allowed func(aws.Flow) (aws.Verdict, error)) (matrix, error) {
+func reach(from, to []place, allowed func(packet.Flow) (packet.Verdict, error)) (matrix, error) {
 	m := matrix{from: from, to: to, services: services()}
 	for _, a := range from {
 		row := make([]string, 0, len(to))
@@ -91,14 +91,14 @@ func reach(from, to []place, allowed func(aws.Flow) (aws.Verdict, error)) (matri
 }
 
 // ask returns the sign for one service from a to b, and how many verdicts it took.
-func ask(a, b place, s service, allowed func(aws.Flow) (aws.Verdict, error)) (byte, int, error) {
+func ask(a, b place, s service, allowed func(packet.Flow) (packet.Verdict, error)) (byte, int, error) {
 	if a.name == b.name || len(a.nics) == 0 && len(b.nics) == 0 {
 		return noTraffic, 0, nil
 	}
 	yes, flows := 0, 0
 	for _, src := range a.ends() {
 		for _, dst := range b.ends() {
-			v, err := allowed(aws.Flow{Src: src, Dst: dst, Protocol: s.protocol, Port: s.port, ICMPType: s.icmpType})
+			v, err := allowed(packet.Flow{Src: src, Dst: dst, Protocol: s.protocol, Port: s.port, ICMPType: s.icmpType})
 			if err != nil {
 				return 0, 0, fmt.Errorf("ask whether %s reaches %s: %w", a.name, b.name, err)
 			}

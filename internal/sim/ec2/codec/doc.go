@@ -1,5 +1,5 @@
 // Package codec translates between the parameters and elements of the EC2 query protocol and the
-// objects of an aws.World.
+// objects of package aws.
 //
 // It owns the form of each object in a request and in an answer, the filters that the describe
 // actions know, and the errors of the service with their HTTP statuses. It promises that a value

@@ -24,6 +24,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/native"
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // The services, as the credential scope of a signature names them.
@@ -41,7 +42,7 @@ type Call struct {
 	Params          wire.Params // of the query, the form or the path
 	Body            []byte      // the JSON body of a REST call
 	Keys            []string    // the query parameters tagKeys of a REST call
-	Region          *aws.Region
+	Region          *world.Region
 	Now             time.Time
 }
 
