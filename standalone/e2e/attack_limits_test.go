@@ -29,6 +29,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestAttackWithinLimits has a tenant and a host do all at once that costs the controller most, for
@@ -37,6 +38,7 @@ import (
 // policy is realized within twice the time that it takes at rest.
 func TestAttackWithinLimits(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestStrangersCannotUseUpMemory, TestBodiesOfOneCaller and TestReviewsAreBounded (internal/apiserver); TestAttack asks for as much")
 	x := newExisting(t, manifests)
 	mallory, host := x.attacker(), x.attackingHost()
 	limit := x.memoryLimit()

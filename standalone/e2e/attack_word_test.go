@@ -30,7 +30,7 @@ func (a *arena) ownersWord(t *testing.T) {
 	t.Run("nobody else may select", func(t *testing.T) {
 		a.within(t)
 		a.allow(`{"allowedNamespaces": {}, "releaseNamespaces": []}`)
-		a.combinations(t, true, allModes...)
+		a.combinations(t, true, triedModes()...)
 	})
 	t.Run("a Namespace that is not named", func(t *testing.T) {
 		a.within(t)
@@ -45,7 +45,7 @@ func (a *arena) ownersWord(t *testing.T) {
 	t.Run("may select without a word on modes", func(t *testing.T) {
 		a.within(t)
 		a.allow(`{"allowedNamespaces": {"names": ["ns-b"]}, "releaseNamespaces": ["ns-c"]}`)
-		a.combinations(t, false, allModes...)
+		a.combinations(t, false, triedModes()...)
 	})
 	t.Run("a grant that is taken back", a.takenBack)
 	t.Run("two tenants without a word", a.twoWithoutWord)
@@ -209,7 +209,7 @@ spec: {accountNamespace: ns-common, accountName: common, vmSelector: [{vpcMatch:
 		}
 	}
 	enforced("alone")
-	for _, mode := range allModes[1:] {
+	for _, mode := range triedModes() {
 		for _, glass := range []bool{false, true} {
 			s := a.text(importedSelector)
 			set(s, "ns-common", "spec", "accountNamespace")

@@ -17,6 +17,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // manyVMs is an account with more VMs than a brake lets pass.
@@ -27,6 +28,7 @@ const manyVMs = 24
 // over crashes too; the confirmation is taken away when it is used up.
 func TestBrakeLive(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestFirstImportWaits, TestReleaseWaits, TestDeletionWaits, TestConfirmedOverRestarts (realize) and TestBrakeStatus (realize/status)")
 	var text strings.Builder
 	text.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: eu-west-1\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n" +
 		"      cidrs: [10.1.0.0/16]\n      groups:\n      - {name: all, rules: [\"tcp 22 from any\"]}\n      vms:\n")

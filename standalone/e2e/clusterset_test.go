@@ -28,6 +28,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestClusterSet: a hub and two members that join by the printed lines. A policy of the hub means
@@ -193,6 +194,7 @@ func TestClusterSet(t *testing.T) {
 // ExternalEntities. The Antrea Controller is away here: what it computes is another test's.
 func TestAntreaMember(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestForeign and TestForeignKeeps (internal/clusterset/member); TestClusterSet joins and leaves")
 	feed := freeAddress(t)
 	hub, west := newCluster(t, "--api-listen", feed), newCluster(t, "--antrea", "--antrea-member")
 	must(t, hub.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))

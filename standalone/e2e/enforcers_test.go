@@ -24,6 +24,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // enforcers is a cluster with two agents: one in a Pod on Node n1, one on a VM, ExternalNode vm1 in
@@ -127,6 +128,7 @@ func (e *enforcers) ways(t *testing.T, token string) map[string]*rest.RESTClient
 // cluster's own authentication and RBAC.
 func TestEnforcersHaveTheirOwnKey(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestEnforcersActForThemselves and TestStatisticsOfManyEnforcers (apiserver); TestEnroll and TestNodeAgent show both ways in by real RBAC")
 	e := newEnforcers(t)
 	for who, agent := range map[string]struct{ token, key string }{"pod": {e.pod, "n1"}, "vm": {e.vm, "vms/vm1"}} {
 		for way, c := range e.ways(t, agent.token) {

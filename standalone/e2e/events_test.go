@@ -15,6 +15,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestEventsBringChanges tags a VM in the cloud and finds the policies enforced although the
@@ -22,6 +23,7 @@ import (
 // goes on by polling and says so.
 func TestEventsBringChanges(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestEventsAreFollowed (internal/cloud/inventory); TestDriftNamesItsAuthor has a queue read by the program")
 	im := importAccount(t, newCluster(t), hybridCloud)
 	policies := decodePolicies(t, policiesYAML)
 	next := im.oracle.copy()

@@ -22,6 +22,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // sharedAccount is an account of one namespace, with its Secret in a second, whose VMs a third
@@ -132,6 +133,7 @@ func (s *sharedAccount) says(o client.Object, kind, reason, part string) {
 // depends on, take effect at once.
 func TestGrantsLive(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestGrantByLabel, TestForeignModesDoNotCount (inventory), TestSelectorsNeedTheAccount (controlplane), TestNodesComeAndGo (noderoutes); TestAttack/with_grants")
 	s := newSharedAccount(t)
 	s.holds("enforced", 7)
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "owner", Name: "simulated"}}

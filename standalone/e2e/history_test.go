@@ -22,6 +22,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	nephelev1alpha1 "github.com/nephele-io/nephele/api/nephele/v1alpha1"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // revision is what the test looks at of the output of nephele history -o json.
@@ -59,6 +60,7 @@ func (c *cluster) as(user string) client.Client {
 // nothing; what was comes back on demand.
 func TestHistory(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestRestart and TestAuthors (internal/history), TestHistoryIsWrittenByTheController (controlplane), TestHistoryApply (historycmd)")
 	c := newCluster(t)
 	must := func(err error) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // copied is a cluster on a copy of this one's data directory, not running yet. This one must not be
@@ -67,6 +68,7 @@ func (c *cluster) soleWriter(status metav1.ConditionStatus, reason string) (othe
 // change that neither of them was to change.
 func TestCopiedDataDirectory(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestCopyOfTheCluster, TestNextInstance and TestCopiesAtRandom (realize), TestTakeOver (internal/cli); TestRestoreBesideTheOriginal runs two")
 	original := newCluster(t)
 	im := importAccount(t, original, hybridCloud)
 	policies := decodePolicies(t, policiesYAML)

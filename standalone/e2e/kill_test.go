@@ -14,7 +14,7 @@ import (
 
 var (
 	killSeed   = flag.Uint64("kill-seed", 1, "seed of the moments at which TestKilledAtAnyMoment kills the process")
-	killRounds = flag.Int("kill-rounds", 0, "how many times TestKilledAtAnyMoment kills the process; 0 means 4, and 40 in make test-long")
+	killRounds = flag.Int("kill-rounds", 0, "how many times TestKilledAtAnyMoment kills the process; 0 means 2, and 40 in make test-long")
 )
 
 // TestKilledAtAnyMoment kills the process with SIGKILL in the middle of changes: at a random call
@@ -23,7 +23,7 @@ var (
 // allows anything that neither the former nor the next policies allow, or cuts what both allow.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	rounds := cmp.Or(*killRounds, tier.Pick(4, 4, 40))
+	rounds := cmp.Or(*killRounds, tier.Pick(2, 2, 40))
 	t.Logf("seed %d, %d rounds (repeat with -args -kill-seed N -kill-rounds N)", *killSeed, rounds)
 	rng := rand.New(rand.NewPCG(*killSeed, 0))
 	c := newCluster(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // teamYAML is a policy of a second Namespace that selects the databases too. It contradicts the
@@ -38,6 +39,7 @@ spec:
 // as they are.
 func TestTwoNamespaces(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestSelectedInTwoNamespaces (internal/cloud/realize) and TestSelectorsComeAndGo (internal/cloud/inventory)")
 	im := importAccount(t, newCluster(t), hybridCloud)
 	first, second := decodePolicies(t, policiesYAML)[0], decodePolicies(t, teamYAML)[0]
 	// The oracle knows one entity per VM. To it the second policy is one of the first Namespace

@@ -15,6 +15,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim/native"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 const hopsEstate = `
@@ -133,6 +134,7 @@ type hopsArena struct {
 // is as it was.
 func TestNativeServiceHops(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestServicesGuarded, TestServiceRightIsMissing (realize), TestThroughBalancersIsWhatTheCloudDoes (cli); TestNativeServices")
 	a := &hopsArena{nativeArena: newNativeArena(t, hopsEstate, "")}
 	before := a.services()
 	eventuallyNil(t, "every service is imported with its addresses", func(ctx context.Context) error { return a.find(ctx) })

@@ -30,6 +30,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestNodeAgent runs an agent on a Node with the rights that config/nodes gives to its DaemonSet
@@ -191,6 +192,7 @@ func (a *agented) diagnoses() {
 // may enforce for it.
 func TestAgentsSpeakForThemselves(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestInfosOfAgents (internal/controlplane) holds the same policy against the same people")
 	c := newCluster(t)
 	for _, o := range built(t, "../../config/agents") {
 		if err := c.client.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {

@@ -19,6 +19,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestOverlayIsTheManifest: the overlay leaves nothing out but the right to read every Secret, and
@@ -53,6 +54,7 @@ func TestOverlayIsTheManifest(t *testing.T) {
 // refused nothing. An account with its Secret elsewhere learns why it gets nothing.
 func TestSecretsPerNamespace(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestOverlayIsTheManifest, TestSecretsOfOtherNamespaces and TestSecretTakenBack (inventory)")
 	x := newExisting(t, overlay, "cloud-accounts")
 	ctx := t.Context()
 	state, _, err := estate.HybridCloud()

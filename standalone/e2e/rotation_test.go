@@ -24,6 +24,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestKeysRotateEverywhere: with another key of every list, some taken up by a process that runs
@@ -31,6 +32,7 @@ import (
 // and nothing of the cloud changes but signatures.
 func TestKeysRotateEverywhere(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestKeysRotate (controlplane), TestAuthoritiesRotate (enroll), TestKeysOfHistoryRotate, TestKeysOfASetRotate, TestKeyOfRecordsChanges")
 	at := freeAddress(t)
 	im := importAccount(t, newCluster(t, "--api-listen", at), hybridCloud)
 	policies := decodePolicies(t, policiesYAML)

@@ -27,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/effect"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // The policies of the scenario. Between them they use every action, policy- and rule-level
@@ -131,10 +132,11 @@ func decodePolicies(t *testing.T, text string) []client.Object {
 // TestAccounts drives every account from import to release and compares the simulator's verdict
 // with the policy engine's for every ordered pair of interfaces and every outside address, at every
 // boundary port, after every step; and after every single call in between, that nothing is open
-// which neither the former nor the next policies allow.
+// which neither the former nor the next policies allow. At each commit it is one account; others
+// are driven by TestKilledAtAnyMoment, and by TestRealAccountsCycle (internal/cloud/realize).
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	for _, ac := range []accountCase{hybridCloud, webTier, collector(t)} {
+	for _, ac := range []accountCase{webTier, hybridCloud, collector(t)}[:tier.Pick(1, 1, 3)] {
 		t.Run(ac.name, func(t *testing.T) {
 			t.Parallel()
 			im := importAccount(t, newCluster(t), ac)
@@ -147,6 +149,7 @@ func TestAccounts(t *testing.T) {
 // some time, with a controller that is told how long that takes.
 func TestOnTheWire(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestPropagation and TestFaultsOnTheWire (internal/cloud/realize) with the same delay")
 	ac := webTier
 	ac.effects = effect.Delay{Bound: 400 * time.Millisecond, Seed: seed.Of(t)}
 	runScenario(importAccount(t, newCluster(t, "--propagation", ac.effects.Bound.String()), ac), ac)
@@ -270,6 +273,7 @@ func (im *imported) mustBeRealizedOnVMs() {
 // the bastion would cut it off, so it is refused, says why, and changes nothing.
 func TestTakeOverThatWouldCutOthers(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestDecideStates (internal/cloud/plan/guard) refuses it, TestSentences (plan/words) says why, TestVirtualMachineStatus (realize/status) tells it")
 	im := importAccount(t, newCluster(t), webTier)
 	const bastion = "i-00000000000000000"
 	im.setRole(bastion, "bastion")

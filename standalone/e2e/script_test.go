@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/policy/policytest"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestWatchScriptLive replays the recorded watch script through a real API server, its schemas and
@@ -22,6 +23,7 @@ import (
 // recorded. We mean to depart from it in no step.
 func TestWatchScriptLive(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestWatchScript (internal/control), TestBytesOfAWatch (internal/apiserver), and the sample of TestRecordedCasesLive")
 	s, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)

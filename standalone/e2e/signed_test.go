@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestEnrollBySignature starts the agent of a VM with nothing but the token of its account and what
@@ -133,6 +134,7 @@ metadata: {name: ns-a}
 // account and what the VM's metadata service attests.
 func TestEnrollByAttestation(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestAttestedOnce and TestAttestedRefused (internal/enroll); TestEnrollBySignature takes the same way with AWS")
 	b := build.New(azureTenantID, azureSubscriptionID, azureRegion)
 	raw, err := os.ReadFile("../../config/azure/role.json")
 	must(t, err)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/generated/crd"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // upstreamObjects are policies of the upstream kinds.
@@ -56,6 +57,7 @@ func (c *cluster) realized(ctx context.Context, policy *unstructured.Unstructure
 // other policies do not notice.
 func TestUpstreamKinds(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestLoopFollowsUpstreamKinds and TestUpstreamKindsComeAndGo (internal/control)")
 	c := newCluster(t)
 	for _, o := range upstreamObjects(t) {
 		if err := c.client.Create(t.Context(), o); err != nil {

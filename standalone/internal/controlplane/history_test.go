@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,10 @@ spec:
 	give(t, recorder, "", "nephele.io", "policyrevisions", "delete")
 	mustDo(t, "who may record writes", func(ctx context.Context) error { return user(t, recorder).Create(ctx, revision("annp-p-2")) })
 	mustDo(t, "and deletes", func(ctx context.Context) error { return user(t, recorder).Delete(ctx, revision("annp-p-2")) })
+	err := admin.Patch(t.Context(), revision("annp-p-1"), merge(`{"spec":{"author":{"user":"bob"}}}`))
+	if err == nil || !strings.Contains(err.Error(), "the past does not change") {
+		t.Errorf("the administrator rewrites a revision: %v", err)
+	}
 	whole := fromYAML(t, `{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, ns)
 	mustNot(t, admin.Delete(t.Context(), whole))
 	eventually(t, "the namespace goes", func(ctx context.Context) error {
