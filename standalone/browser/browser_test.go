@@ -41,6 +41,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 const (
@@ -350,7 +351,7 @@ func (p *place) play(t *testing.T, scene, link string, more map[string]string) m
 // play runs a scene of web/test/browser.mjs and returns what it says.
 func play(t *testing.T, web, scene, link string, more map[string]string) map[string]any {
 	t.Helper()
-	in := map[string]string{"scene": scene, "link": link, "browser": browser(), "hostile": hostile, "pictures": *pictures, "failures": os.Getenv("NEPHELE_BROWSER_FAILURES")}
+	in := map[string]string{"scene": scene, "link": link, "dark": map[bool]string{true: "too"}[whole()], "browser": browser(), "hostile": hostile, "pictures": *pictures, "failures": os.Getenv("NEPHELE_BROWSER_FAILURES")}
 	for k, v := range more {
 		in[k] = v
 	}
@@ -373,7 +374,20 @@ func play(t *testing.T, web, scene, link string, more map[string]string) map[str
 	return answer
 }
 
-// TestConsole plays all scenes on one cloud: the console as people use it.
+// whole reports whether all scenes are played: in the long tier, and for pictures.
+func whole() bool { return tier.Long() || *pictures != "" }
+
+// onlyLong leaves a scene to the long tier. Where the same screens are opened at each commit, and
+// what stands on them is proven without a browser, the caller says.
+func onlyLong(t *testing.T, instead string) {
+	t.Helper()
+	if !whole() {
+		tier.OnlyLong(t, instead)
+	}
+}
+
+// TestConsole plays the scenes on one cloud: the console as people use it. At each commit every
+// screen is opened, a policy is written, and the attacks are made.
 func TestConsole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs minutes")
@@ -404,8 +418,12 @@ spec:
 		p.realized("NetworkPolicy", "shop", "db-from-app")
 		p.sameAsSimulator(t)
 	})
-	t.Run("a policy that the cloud refuses", func(t *testing.T) { p.play(t, "refused", p.console(t, "", true), nil) })
+	t.Run("a policy that the cloud refuses", func(t *testing.T) {
+		onlyLong(t, "every screen opens the refusals; TestPlanSaysWhatIsRefused (internal/cli) has the same answer")
+		p.play(t, "refused", p.console(t, "", true), nil)
+	})
 	t.Run("drift", func(t *testing.T) {
+		onlyLong(t, "every screen opens the timeline; TestDriftNamesItsAuthor (e2e) makes and repairs it, TestDriftAuthor says who")
 		p.drift(t)
 		p.play(t, "drift", p.console(t, "", true), map[string]string{"author": "arn:aws:iam::" + cloudAccount + ":user/" + stranger})
 	})
@@ -414,8 +432,14 @@ spec:
 		p.play(t, "attacks", links[0], map[string]string{"link2": links[1], "link3": links[2], "link4": links[3]})
 	})
 	t.Run("an auditor changes nothing", func(t *testing.T) { p.play(t, "auditor", p.console(t, "auditor", true), nil) })
-	t.Run("a person of one namespace", func(t *testing.T) { p.play(t, "namespace", p.console(t, "tenant", true), nil) })
-	t.Run("a console that only reads", func(t *testing.T) { p.play(t, "readonly", p.console(t, "", false), nil) })
+	t.Run("a person of one namespace", func(t *testing.T) {
+		onlyLong(t, "an auditor; TestConsole (e2e) has each see what the cluster lets him, TestNothingHiddenIsTold (review) no more")
+		p.play(t, "namespace", p.console(t, "tenant", true), nil)
+	})
+	t.Run("a console that only reads", func(t *testing.T) {
+		onlyLong(t, "an auditor finds no button either; TestWhatIsPassedOn (internal/console) passes no change on")
+		p.play(t, "readonly", p.console(t, "", false), nil)
+	})
 	t.Run("an emergency", func(t *testing.T) {
 		p.play(t, "emergency", p.console(t, "", true), nil)
 		p.wait("web-2 has its own groups again", func(ctx context.Context) (bool, string) {
@@ -423,6 +447,9 @@ spec:
 			return vm != nil && vm.Annotations[cloudv1.AnnotationBreakGlass] == "nobody can log in, INC-4711" && vm.Status.Mode == string(cloudv1.ModeBreakGlass) &&
 				vm.Status.ModeUntil != nil && vm.Status.ModeUntil.After(time.Now().Add(20*time.Minute)), fmt.Sprint(vm)
 		})
+	})
+	t.Run("the end of an emergency", func(t *testing.T) {
+		onlyLong(t, "TestReleaseEndsByItself (internal/cloud/inventory); TestStream (internal/console) brings what changes")
 		// The time is brought forward, and nothing else is done.
 		soon := time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339)
 		must(t, p.client.Patch(t.Context(), p.vm(t.Context(), "web-2"), client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
@@ -441,7 +468,7 @@ spec:
 // VMs and some ports.
 func (p *place) sameAsSimulator(t *testing.T) {
 	t.Helper()
-	for _, port := range []string{"5432", "22", "443"} {
+	for _, port := range []string{"5432", "22", "443"}[:tier.Pick(1, 1, 3)] {
 		answer := p.play(t, "matrix", p.console(t, "", false), map[string]string{"port": port})
 		cells, ok := answer["cells"].(map[string]any)
 		if !ok || len(cells) == 0 {

@@ -64,7 +64,10 @@ func (p *place) selectServices() {
 func (p *place) playServices(t *testing.T) {
 	p.selectServices()
 	p.play(t, "services", p.console(t, "", true), nil)
-	p.play(t, "database", p.console(t, "", true), nil)
+	t.Run("released alone", func(t *testing.T) {
+		onlyLong(t, "an emergency releases a VM by the same dialog; TestReleaseOfService (internal/cloud/inventory)")
+		p.play(t, "database", p.console(t, "", true), nil)
+	})
 }
 
 const servicesSetting = `apiVersion: crd.cloud.antrea.io/v1alpha1

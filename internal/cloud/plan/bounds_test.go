@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // azureLimits are those of an Azure subscription.
@@ -165,7 +166,7 @@ func cellsOf(r *rand.Rand, permit flow.Permit, groups []addrset.Set) (cells []fl
 // them is refused for one.
 func TestAzureWorldsFit(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(120) {
+	for seed := range uint64(tier.Pick(40, 40, 120)) {
 		e := randomEstate(rand.New(rand.NewPCG(seed, 21)))
 		e.Limits = azureLimits
 		for i, set := range e.History {

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestOutlookIsWhatPlanningLeadsTo: on random worlds, from nothing and from another set of
@@ -20,7 +21,7 @@ import (
 // cloud differs by when all of them are done.
 func TestOutlookIsWhatPlanningLeadsTo(t *testing.T) {
 	t.Parallel()
-	first, n := envInt("NEPHELE_PLAN_SEED", 12000), 120
+	first, n := envInt("NEPHELE_PLAN_SEED", 12000), tier.Pick(40, 40, 120)
 	several, later := 0, 0
 	for seed := first; seed < first+n; seed++ {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))

@@ -30,13 +30,13 @@ func TestWorlds(t *testing.T) {
 }
 
 // worldsOneIn is how many random worlds of a kind are played if nothing else is asked for: in make
-// test-long one of so many of those that TestWorlds plays, and at most 25 at each commit, beside
+// test-long one of so many of those that TestWorlds plays, and at most ten at each commit, beside
 // all worlds that have failed once. make worlds plays thousands.
 func worldsOneIn(of int) int {
 	if n := envInt("NEPHELE_PLAN_WORLDS", 0); n > 0 {
 		return n / of
 	}
-	return min(fullWorlds/of, tier.Pick(10, 25, fullWorlds))
+	return min(fullWorlds/of, tier.Pick(10, 10, fullWorlds))
 }
 
 func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) stats {
