@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -142,14 +141,14 @@ func write(w io.Writer, entries []*live.Entry) error {
 		}
 		options = append(options, parquet.KeyValueMetadata(decidedKey, text))
 	}
-	p := parquet.NewGenericWriter[row](w, options...)
-	rows := make([]row, 0, batch)
+	p := parquet.NewGenericWriter[any](w, append(options, schema)...)
+	rows := make([]parquet.Row, batch)
 	for chunk := range slices.Chunk(entries, batch) {
-		rows = rows[:0]
-		for _, e := range chunk {
-			rows = append(rows, rowOf(e))
+		for i, e := range chunk {
+			r := rowOf(e)
+			rows[i] = r.values(rows[i][:0])
 		}
-		if _, err := p.Write(rows); err != nil {
+		if _, err := p.WriteRows(rows[:len(chunk)]); err != nil {
 			return errors.Join(err, p.Close())
 		}
 	}
@@ -284,13 +283,15 @@ func (f *file) scan(since, until time.Time, left *int, each func(*live.Entry) bo
 	if err != nil {
 		return true, fmt.Errorf("%s: %w", f.path, err)
 	}
-	r := parquet.NewGenericReader[row](opened)
-	defer func() { _ = r.Close() }()
-	rows := make([]row, batch)
+	reader := parquet.NewGenericReader[any](opened, schema)
+	defer func() { _ = reader.Close() }()
+	rows := make([]parquet.Row, batch)
+	var r row
 	for {
-		n, err := r.Read(rows)
+		n, err := reader.ReadRows(rows)
 		for i := range rows[:n] {
-			e, ok := rows[i].entry()
+			r.take(rows[i])
+			e, ok := r.entry()
 			if !ok || e.Start.Before(since) || !e.Start.Before(until) {
 				continue
 			}
@@ -301,7 +302,6 @@ func (f *file) scan(since, until time.Time, left *int, each func(*live.Entry) bo
 				return false, nil
 			}
 		}
-		clear(rows)
 		if errors.Is(err, io.EOF) {
 			return true, nil
 		}
@@ -316,111 +316,4 @@ func (a *Archive) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.stats
-}
-
-// row is an entry as it is in a file. The names are for other programs that read the files.
-type row struct {
-	Minute    int64  `parquet:"minute,timestamp(millisecond),delta"`
-	First     int64  `parquet:"first_ms,delta"`
-	Last      int64  `parquet:"last_ms,delta"`
-	Enforcer  string `parquet:"enforcer,dict"`
-	Direction string `parquet:"direction,dict"`
-
-	Client          string `parquet:"client,dict"`
-	ClientKind      string `parquet:"client_kind,dict"`
-	ClientNamespace string `parquet:"client_namespace,dict"`
-	ClientName      string `parquet:"client_name,dict"`
-	ClientEnforcer  string `parquet:"client_enforcer,dict"`
-	Server          string `parquet:"server,dict"`
-	ServerKind      string `parquet:"server_kind,dict"`
-	ServerNamespace string `parquet:"server_namespace,dict"`
-	ServerName      string `parquet:"server_name,dict"`
-	ServerEnforcer  string `parquet:"server_enforcer,dict"`
-	Service         string `parquet:"service,dict"`
-	ServiceKind     string `parquet:"service_kind,dict"`
-	ServiceNS       string `parquet:"service_namespace,dict"`
-	ServiceName     string `parquet:"service_name,dict"`
-	Protocol        int32  `parquet:"protocol,dict"`
-	Port            int32  `parquet:"port,dict"`
-
-	Verdict         string `parquet:"verdict,dict"`
-	Differs         string `parquet:"differs,dict"`
-	Cause           string `parquet:"cause,dict"`
-	PolicyType      string `parquet:"policy_type,dict"`
-	PolicyNamespace string `parquet:"policy_namespace,dict"`
-	PolicyName      string `parquet:"policy_name,dict"`
-	PolicyUID       string `parquet:"policy_uid,dict"`
-	Rule            string `parquet:"rule,dict"`
-	RuleIndex       int32  `parquet:"rule_index,dict"`
-	RuleDirection   string `parquet:"rule_direction,dict"`
-	Why             string `parquet:"why,dict"`
-
-	BeforeCause     string `parquet:"before_cause,dict"`
-	BeforeType      string `parquet:"before_policy_type,dict"`
-	BeforeNamespace string `parquet:"before_policy_namespace,dict"`
-	BeforeName      string `parquet:"before_policy_name,dict"`
-	BeforeUID       string `parquet:"before_policy_uid,dict"`
-	BeforeRule      string `parquet:"before_rule,dict"`
-	BeforeIndex     int32  `parquet:"before_rule_index,dict"`
-	BeforeDirection string `parquet:"before_rule_direction,dict"`
-	BeforeWhy       string `parquet:"before_why,dict"`
-
-	Connections  int64 `parquet:"connections,delta"`
-	Ended        int64 `parquet:"ended,delta"`
-	Packets      int64 `parquet:"packets,delta"`
-	Bytes        int64 `parquet:"bytes,delta"`
-	ReplyPackets int64 `parquet:"reply_packets,delta"`
-	ReplyBytes   int64 `parquet:"reply_bytes,delta"`
-	Uncounted    bool  `parquet:"uncounted"`
-}
-
-func rowOf(e *live.Entry) row {
-	r := row{
-		Minute: e.Start.UnixMilli(), First: e.First.UnixMilli() - e.Start.UnixMilli(), Last: e.Last.UnixMilli() - e.Start.UnixMilli(), Enforcer: e.Enforcer, Direction: e.Direction,
-		Client: e.Client.String(), ClientKind: e.ClientOwner.Kind, ClientNamespace: e.ClientOwner.Namespace, ClientName: e.ClientOwner.Name, ClientEnforcer: e.ClientOwner.Enforcer,
-		Server: e.Server.String(), ServerKind: e.ServerOwner.Kind, ServerNamespace: e.ServerOwner.Namespace, ServerName: e.ServerOwner.Name, ServerEnforcer: e.ServerOwner.Enforcer,
-		ServiceKind: e.AskedOwner.Kind, ServiceNS: e.AskedOwner.Namespace, ServiceName: e.AskedOwner.Name, Protocol: int32(e.Protocol), Port: int32(e.Port),
-		Verdict: e.Verdict, Differs: e.Differs, Cause: e.Cause.Cause, PolicyType: e.Cause.Type, PolicyNamespace: e.Cause.Namespace, PolicyName: e.Cause.Name,
-		PolicyUID: e.Cause.UID, Rule: e.Cause.Rule, RuleIndex: e.Cause.Index, RuleDirection: e.Cause.Direction, Why: e.Cause.Why,
-		BeforeCause: e.Before.Cause, BeforeType: e.Before.Type, BeforeNamespace: e.Before.Namespace, BeforeName: e.Before.Name, BeforeUID: e.Before.UID,
-		BeforeRule: e.Before.Rule, BeforeIndex: e.Before.Index, BeforeDirection: e.Before.Direction, BeforeWhy: e.Before.Why,
-		Connections: e.Connections, Ended: e.Ended, Packets: e.Packets, Bytes: e.Bytes, ReplyPackets: e.ReplyPackets, ReplyBytes: e.ReplyBytes, Uncounted: e.Uncounted,
-	}
-	if e.Asked.IsValid() {
-		r.Service = e.Asked.String()
-	}
-	return r
-}
-
-// entry is the row as an entry; false if it is none.
-func (r *row) entry() (*live.Entry, bool) {
-	client, clientErr := netip.ParseAddr(r.Client)
-	server, serverErr := netip.ParseAddr(r.Server)
-	if clientErr != nil || serverErr != nil || r.Protocol>>8 != 0 || r.Port>>16 != 0 {
-		return nil, false
-	}
-	start := time.UnixMilli(r.Minute).UTC()
-	e := &live.Entry{
-		Start: start, First: start.Add(time.Duration(r.First) * time.Millisecond), Last: start.Add(time.Duration(r.Last) * time.Millisecond), Enforcer: r.Enforcer,
-		Direction: r.Direction, Client: client, Server: server, Protocol: uint8(r.Protocol), Port: uint16(r.Port), Verdict: r.Verdict, Differs: r.Differs,
-		ClientOwner: live.Owner{Kind: r.ClientKind, Namespace: r.ClientNamespace, Name: r.ClientName, Enforcer: r.ClientEnforcer},
-		ServerOwner: live.Owner{Kind: r.ServerKind, Namespace: r.ServerNamespace, Name: r.ServerName, Enforcer: r.ServerEnforcer},
-		AskedOwner:  live.Owner{Kind: r.ServiceKind, Namespace: r.ServiceNS, Name: r.ServiceName},
-		Connections: r.Connections, Ended: r.Ended, Packets: r.Packets, Bytes: r.Bytes, ReplyPackets: r.ReplyPackets, ReplyBytes: r.ReplyBytes, Uncounted: r.Uncounted,
-	}
-	e.Cause = live.Cause{
-		Cause: r.Cause, Type: r.PolicyType, Namespace: r.PolicyNamespace, Name: r.PolicyName, UID: r.PolicyUID, Direction: r.RuleDirection, Rule: r.Rule, Index: r.RuleIndex,
-		Why: r.Why,
-	}
-	e.Before = live.Cause{
-		Cause: r.BeforeCause, Type: r.BeforeType, Namespace: r.BeforeNamespace, Name: r.BeforeName, UID: r.BeforeUID, Direction: r.BeforeDirection, Rule: r.BeforeRule,
-		Index: r.BeforeIndex, Why: r.BeforeWhy,
-	}
-	if r.Service != "" {
-		var err error
-		if e.Asked, err = netip.ParseAddrPort(r.Service); err != nil {
-			return nil, false
-		}
-	}
-	return e, true
 }

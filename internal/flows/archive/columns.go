@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
@@ -27,12 +26,12 @@ const (
 // errOtherwise is the error for a file that cannot be read so; its rows are read one by one.
 var errOtherwise = errors.New("not in columns as ours are")
 
-// fieldOf are the fields of row by their columns.
-var fieldOf = func() map[string]int {
-	out := map[string]int{}
-	for i := range reflect.TypeFor[row]().NumField() {
-		name, _, _ := strings.Cut(reflect.TypeFor[row]().Field(i).Tag.Get("parquet"), ",")
-		out[name] = i
+// fieldOf are the fields by the names of their columns.
+var fieldOf = func() map[string]field {
+	out := map[string]field{}
+	for _, f := range fields {
+		name, _, _ := strings.Cut(f.tag, ",")
+		out[name] = f
 	}
 	return out
 }()
@@ -115,11 +114,11 @@ func decodeGroup(g parquet.RowGroup) (out *decoded, err error) {
 	out = &decoded{rows: int(g.NumRows())}
 	names := g.Schema().Columns()
 	for i, c := range g.ColumnChunks() {
-		at, known := fieldOf[names[i][0]]
+		f, known := fieldOf[names[i][0]]
 		if !known || len(names[i]) != 1 { // of a later version
 			continue
 		}
-		switch to := reflect.ValueOf(&out.r).Elem().Field(at).Addr().Interface().(type) {
+		switch to := f.at(&out.r).(type) {
 		case *string:
 			out.texts, err = add(out.texts, to, c, out.rows, func(v parquet.Value) string { return string(v.ByteArray()) })
 		case *int32:

@@ -32,14 +32,18 @@ func TestLayouts(t *testing.T) {
 	}
 	others := make([]plain, len(rows))
 	for i := range rows {
-		others[i] = plain{rows[i].Minute, rows[i].Client, rows[i].Server, rows[i].Connections}
+		others[i] = plain{rows[i].Minute, rows[i].Client.Address, rows[i].Server.Address, rows[i].Connections}
 	}
 	for name, write := range map[string]func(f *os.File) error{
 		"groups": func(f *os.File) error { return write(f, entries) },
 		"one group": func(f *os.File) error {
-			w := parquet.NewGenericWriter[row](f)
+			w := parquet.NewGenericWriter[any](f, schema)
 			for part := range slices.Chunk(rows, batch) {
-				if _, err := w.Write(part); err != nil {
+				values := make([]parquet.Row, len(part))
+				for i := range part {
+					values[i] = part[i].values(nil)
+				}
+				if _, err := w.WriteRows(values); err != nil {
 					return err
 				}
 			}
