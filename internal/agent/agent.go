@@ -270,7 +270,7 @@ func New(o Options) *Agent {
 	if o.Pods != nil {
 		a.admission = admission.New(a.admissionOptions())
 	}
-	a.board.status = Status{Key: o.Key, State: StateStarting, JudgesForwarded: o.Forwarded}
+	a.board.status = Status{Key: o.Key, State: StateStarting, Host: HostStatus{JudgesForwarded: o.Forwarded}}
 	return a
 }
 
@@ -284,7 +284,7 @@ func (a *Agent) admissionOptions() admission.Options {
 	o := a.options
 	out := admission.Options{
 		Key: o.Key, Pods: o.Pods, Source: o.Follower.Source, Current: a.mirror.Current, Computed: o.Computed, Essential: o.Essential,
-		Failing: func() string { return a.board.now().Error }, Clock: o.Clock, Log: o.Log,
+		Failing: func() string { return a.board.now().Kernel.Error }, Clock: o.Clock, Log: o.Log,
 	}
 	if o.Network != nil {
 		out.Connect = o.Network.Connect // the addresses are closed as all that are nobody's
@@ -416,7 +416,7 @@ func (a *Agent) forever(ctx context.Context, turn func() (over bool)) error {
 		}
 		pause = min(max(2*pause, faultPause), longFaultPause)
 		a.options.Log.Error(fault, "A panic was recovered, trying again", "in", pause.String(), "stack", recovered.StackOf(fault))
-		a.board.change(func(s *Status) { s.Error = fault.Error() })
+		a.board.change(func(s *Status) { s.Kernel.Error = fault.Error() })
 		a.dirty = true
 		_ = recovered.Do(func() { a.tell(ctx) })
 		select {
@@ -439,7 +439,7 @@ func (a *Agent) Load(ctx context.Context) error {
 	}
 	var errs []error
 	s := a.Status()
-	for _, text := range []string{s.StoreError, s.Error} {
+	for _, text := range []string{s.Faults.Store, s.Kernel.Error} {
 		if text != "" {
 			errs = append(errs, errors.New(text))
 		}
@@ -453,7 +453,7 @@ func (a *Agent) restore(ctx context.Context) {
 	kept, err := a.options.Store.Load()
 	if err != nil {
 		a.options.Log.Error(err, "What was enforced last cannot be loaded")
-		a.board.change(func(s *Status) { s.StoreError = err.Error() })
+		a.board.change(func(s *Status) { s.Faults.Store = err.Error() })
 		return
 	}
 	inKernel, there, err := a.options.Table.Revision()
@@ -471,7 +471,7 @@ func (a *Agent) restore(ctx context.Context) {
 	}
 	if kept.Key != a.options.Key {
 		a.options.Store.Discard()
-		a.board.change(func(s *Status) { s.StoreError = "what is kept was computed for " + kept.Key + " and is not enforced" })
+		a.board.change(func(s *Status) { s.Faults.Store = "what is kept was computed for " + kept.Key + " and is not enforced" })
 		return
 	}
 	a.board.release(kept.ReleasedUntil)
@@ -487,14 +487,14 @@ func (a *Agent) restore(ctx context.Context) {
 	if a.options.Services != nil {
 		a.options.Services.Restore(kept.Services)
 	}
-	if a.options.Failsafe != nil && a.Status().FailsafeError != "" {
+	if a.options.Failsafe != nil && a.Status().Host.FailsafeError != "" {
 		a.failsafe = former(a.failsafe, kept.Failsafe)
-		a.board.change(func(s *Status) { s.Failsafe = a.failsafe })
+		a.board.change(func(s *Status) { s.Host.Failsafe = a.failsafe })
 	}
 	if why := apart(kept.Revision, inKernel); there && why != "" {
 		a.options.Log.Info("What is kept on disk is not enforced, and the rules in the kernel stay until the controller answers", "reason", why)
 		a.board.change(func(s *Status) {
-			s.StoreError = why + ", so it is not enforced, and the rules in the kernel stay until the controller answers"
+			s.Faults.Store = why + ", so it is not enforced, and the rules in the kernel stay until the controller answers"
 		})
 		return
 	}
@@ -524,7 +524,7 @@ func (a *Agent) record(kept disk.State) uint64 {
 	revision, err := a.options.Store.Record(kept, a.options.Clock.After(recordWait))
 	if err != nil {
 		a.options.Log.Error(err, "What is enforced next is not on the disk before; if the host loses power now, what was enforced before comes back")
-		a.board.change(func(s *Status) { s.StoreError = err.Error() })
+		a.board.change(func(s *Status) { s.Faults.Store = err.Error() })
 	}
 	return revision
 }
@@ -551,7 +551,7 @@ func (a *Agent) survey() {
 	found, err := a.options.Table.Foreign()
 	a.audit.unsurveyed = err != nil
 	if err != nil {
-		a.board.change(func(s *Status) { s.ForeignError = errtext.Of(err) })
+		a.board.change(func(s *Status) { s.Host.ForeignError = errtext.Of(err) })
 		return
 	}
 	var texts []string
@@ -571,7 +571,7 @@ func (a *Agent) survey() {
 	for _, f := range found {
 		names = append(names, f.String())
 	}
-	a.board.change(func(s *Status) { s.Foreign, s.ForeignError, s.filters = texts, "", names })
+	a.board.change(func(s *Status) { s.Host.Foreign, s.Host.ForeignError, s.Host.filters = texts, "", names })
 }
 
 // forgetNames drops addresses of names that count no more, but for those that the host still has
@@ -597,7 +597,7 @@ func (a *Agent) lookUp(ctx context.Context) {
 		return
 	}
 	flows, err := a.options.Failsafe(ctx)
-	a.board.change(func(s *Status) { s.FailsafeError = errtext.Of(err) })
+	a.board.change(func(s *Status) { s.Host.FailsafeError = errtext.Of(err) })
 	if err != nil {
 		a.options.Log.Info("The addresses of failsafe flows cannot be looked up, those known count on", "reason", err.Error())
 		if len(a.failsafe) > 0 {
@@ -607,7 +607,7 @@ func (a *Agent) lookUp(ctx context.Context) {
 	if !slices.EqualFunc(flows, a.failsafe, sameFailsafe) {
 		a.failsafe, a.dirty = flows, true
 	}
-	a.board.change(func(s *Status) { s.Failsafe = a.failsafe })
+	a.board.change(func(s *Status) { s.Host.Failsafe = a.failsafe })
 }
 
 // former returns what was found and, of those that the agent finds out by itself, what was kept and
@@ -746,7 +746,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	}
 	w, err := a.options.Table.Apply(program)
 	if err != nil {
-		a.board.change(func(s *Status) { s.Error = err.Error() })
+		a.board.change(func(s *Status) { s.Kernel.Error = err.Error() })
 		a.board.hearAgain(heard)
 		if errors.Is(err, kernel.ErrOwned) {
 			a.refused = err
@@ -794,24 +794,24 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 			a.board.formerLogs, a.board.logs = a.board.logs, logs
 		}
 		s := &a.board.status
-		s.Error = ""
-		s.Owned = a.options.Table.Owned()
-		s.KernelLacks = nil
+		s.Kernel.Error = ""
+		s.Kernel.Owned = a.options.Table.Owned()
+		s.Kernel.Lacks = nil
 		for _, f := range a.options.Table.Lacks() {
 			if f == kernel.FeatureKinds && !a.options.Forwarded {
 				continue
 			}
-			s.KernelLacks = append(s.KernelLacks, f.String())
+			s.Kernel.Lacks = append(s.Kernel.Lacks, f.String())
 		}
-		s.Rules, s.Elements = program.Rules(), program.Elements()
-		s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
-		s.Pods, s.Evaded = podsStatus(node, result), len(result.Bypassed)
+		s.Kernel.Rules, s.Kernel.Elements = program.Rules(), program.Elements()
+		s.Kernel.IsolatedIngress, s.Kernel.IsolatedEgress = isolates[0], isolates[1]
+		s.Pods, s.Host.Evaded = podsStatus(node, result), len(result.Bypassed)
 		if w.Messages > 0 {
-			s.LastWrite = metav1.NewTime(a.audit.audited)
-			s.LastWriteMilliseconds = a.audit.audited.Sub(begun).Milliseconds()
+			s.Kernel.LastWrite = metav1.NewTime(a.audit.audited)
+			s.Kernel.LastWriteMilliseconds = a.audit.audited.Sub(begun).Milliseconds()
 			a.metrics.changed(heard, begun, a.audit.audited)
 			if repair {
-				s.Repairs++
+				s.Kernel.Repairs++
 			}
 		}
 		s.ReleasedUntil = metav1.NewTime(released)
@@ -842,7 +842,7 @@ func (a *Agent) cut(ctx context.Context) {
 		a.options.Log.Info("Established connections were ended that policies do not allow", "connections", n)
 	}
 	a.board.change(func(s *Status) {
-		s.ConnectionsCut += n
-		s.ConnectionsError = errtext.Of(err)
+		s.Kernel.ConnectionsCut += n
+		s.Kernel.ConnectionsError = errtext.Of(err)
 	})
 }

@@ -323,7 +323,7 @@ func TestEnforcesAndReports(t *testing.T) {
 	if !f.reaches(80) || f.open(81) {
 		t.Fatal("not as the policy says")
 	}
-	if s := a.Status(); !s.Owned || !s.IsolatedIngress || s.IsolatedEgress || len(s.Policies) != 1 || !s.Policies[0].Enforced || s.Error+s.StoreError != "" {
+	if s := a.Status(); !s.Kernel.Owned || !s.Kernel.IsolatedIngress || s.Kernel.IsolatedEgress || len(s.Policies) != 1 || !s.Policies[0].Enforced || s.Kernel.Error+s.Faults.Store != "" {
 		t.Errorf("status %+v", s)
 	}
 	packet := ruleset.Packet{Direction: ruleset.Ingress, Source: peerAddr, Destination: hostAddr, Protocol: ruleset.TCP, Port: 80}
@@ -352,7 +352,7 @@ func TestEnforcesAndReports(t *testing.T) {
 	}
 	f.allow(82, 3, "")
 	f.eventually("the held connection was ended", func() bool { return !carries(held) })
-	f.eventually("that is counted", func() bool { return a.Status().ConnectionsCut > 0 })
+	f.eventually("that is counted", func() bool { return a.Status().Kernel.ConnectionsCut > 0 })
 }
 
 // TestKeepsWithoutServer takes the server away, restarts the agent, and then the host, which has
@@ -370,7 +370,7 @@ func TestKeepsWithoutServer(t *testing.T) {
 	f.source.away.Store(true)
 	a, stop := f.start()
 	f.eventually("kept", func() bool { return a.Status().State == agent.StateKept })
-	if s := a.Status(); s.LastWrite.IsZero() == false && s.Rules == 0 {
+	if s := a.Status(); s.Kernel.LastWrite.IsZero() == false && s.Kernel.Rules == 0 {
 		t.Errorf("adopted as %+v", s)
 	}
 	if err := f.table.Delete(); err != nil { // as a restart of the host does
@@ -419,7 +419,7 @@ func TestFailsafeFlowsAreKept(t *testing.T) {
 	known = false
 	f.source.away.Store(true)
 	a, _ := f.start()
-	f.eventually("kept", func() bool { return a.Status().State == agent.StateKept && a.Status().FailsafeError != "" })
+	f.eventually("kept", func() bool { return a.Status().State == agent.StateKept && a.Status().Host.FailsafeError != "" })
 	if !f.reaches(82) || f.open(81) {
 		t.Error("the failsafe flow is not open, or more than it")
 	}
@@ -464,7 +464,7 @@ func TestClocks(t *testing.T) {
 				t.Fatalf("by %s: not as the policy says", by)
 			}
 		}
-		if s := a.Status(); s.Error+s.StoreError != "" {
+		if s := a.Status(); s.Kernel.Error+s.Faults.Store != "" {
 			t.Errorf("by %s: %+v", by, s)
 		}
 	}
@@ -518,8 +518,8 @@ func TestOlderThanTheAgent(t *testing.T) {
 		t.Error("a connection of the host's own is dropped when the other end speaks first")
 	}
 	f.eventually("what is not allowed ends", func() bool { return !carries(denied) })
-	if a.Status().ConnectionsCut != 1 || !carries(out) {
-		t.Errorf("%d connections were cut", a.Status().ConnectionsCut)
+	if a.Status().Kernel.ConnectionsCut != 1 || !carries(out) {
+		t.Errorf("%d connections were cut", a.Status().Kernel.ConnectionsCut)
 	}
 }
 
@@ -581,7 +581,7 @@ func TestTroubleWithTheDisk(t *testing.T) {
 	}
 	f.eventually("written as rarely as it is, and failed", func() bool {
 		f.allow(81, f.reports.of("p").Generation+1, "")
-		return a.Status().StoreError != ""
+		return a.Status().Faults.Store != ""
 	})
 	f.eventually("enforced nevertheless", func() bool { return f.open(81) && !f.open(80) })
 	stop()
@@ -593,7 +593,7 @@ func TestTroubleWithTheDisk(t *testing.T) {
 	}
 	f.source.away.Store(true)
 	a, _ = f.start()
-	f.eventually("told", func() bool { return strings.Contains(a.Status().StoreError, "damaged") })
+	f.eventually("told", func() bool { return strings.Contains(a.Status().Faults.Store, "damaged") })
 	if f.open(80) || !f.reaches(81) {
 		t.Error("a damaged state has changed what is in force")
 	}

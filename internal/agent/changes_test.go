@@ -79,7 +79,7 @@ func TestAddressOfTheHostChanges(t *testing.T) {
 	f.eventually("the new address is all that is left", func() bool {
 		return try(81, 200*time.Millisecond) == nfttest.Passed && try(80, 200*time.Millisecond) == nfttest.Silent
 	})
-	if s := a.Status(); s.Error+s.ConnectionsError != "" {
+	if s := a.Status(); s.Kernel.Error+s.Kernel.ConnectionsError != "" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -113,7 +113,7 @@ func TestConnectionsBeingMade(t *testing.T) {
 	})
 	f.allow(80, 1, "")
 	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
-	f.eventually("what was being made is judged", func() bool { return a.Status().ConnectionsCut > 0 })
+	f.eventually("what was being made is judged", func() bool { return a.Status().Kernel.ConnectionsCut > 0 })
 	lost.HardwareAddr = f.link(f.peer).Attrs().HardwareAddr
 	if err := f.host.Handle.NeighSet(lost); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestHalfOfAConnection(t *testing.T) {
 	_ = c.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
 	f.allow(80, 2, "")
-	f.eventually("it is judged", func() bool { return a.Status().ConnectionsCut > 0 })
+	f.eventually("it is judged", func() bool { return a.Status().Kernel.ConnectionsCut > 0 })
 	if err := f.peer.Handle.LinkSetUp(link); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestExternalNodeRenamed(t *testing.T) {
 	a, stop = f.start()
 	f.eventually("the former agent keeps it, and says why", func() bool {
 		s := a.Status()
-		return s.State == agent.StateKept && strings.Contains(s.ServerError, "the ExternalNode vms/web is gone")
+		return s.State == agent.StateKept && strings.Contains(s.Server.Error, "the ExternalNode vms/web is gone")
 	})
 	if !f.reaches(80) {
 		t.Error("what was in force is not")
@@ -210,7 +210,7 @@ func TestExternalNodeRenamed(t *testing.T) {
 	f.source.away.Store(true)
 	a, _ = f.start()
 	f.eventually("the new one says what it has found", func() bool {
-		return strings.Contains(a.Status().StoreError, "what is kept was computed for vms/web and is not enforced")
+		return strings.Contains(a.Status().Faults.Store, "what is kept was computed for vms/web and is not enforced")
 	})
 	if !f.reaches(80) {
 		t.Error("under the new name what was in force is not")

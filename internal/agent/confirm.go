@@ -125,7 +125,7 @@ func (a *Agent) probe(ctx context.Context) {
 			return
 		}
 		t.reverted, t.blamed, t.deadline = true, generations(a.wanted), now.Add(a.options.ConfirmWithin)
-		t.because, a.dirty = cmp.Or(a.Status().ProbeError, "no probe has answered"), true
+		t.because, a.dirty = cmp.Or(a.Status().Faults.Probe, "no probe has answered"), true
 		a.tried = 0
 		a.options.Log.Error(errors.New(t.because), "The probes fail since policies have changed, so what was in force before is enforced again until a policy changes")
 	}
@@ -135,7 +135,7 @@ func (a *Agent) probe(ctx context.Context) {
 func (a *Agent) answered(r probed) {
 	p := &a.probing
 	p.running = false
-	a.board.change(func(s *Status) { s.ProbeError = errtext.Of(r.err) })
+	a.board.change(func(s *Status) { s.Faults.Probe = errtext.Of(r.err) })
 	if r.change != p.change {
 		return
 	}

@@ -69,7 +69,7 @@ func TestTakesBackWhatCutsTheHost(t *testing.T) {
 	}
 	f.onlyTo("10.1.0.2/32", 3)
 	f.eventually("a good version is enforced", func() bool { return is(3, false)() && a.Status().State == agent.StateEnforcing })
-	f.eventually("the probe succeeds", func() bool { return a.Status().ProbeError == "" })
+	f.eventually("the probe succeeds", func() bool { return a.Status().Faults.Probe == "" })
 
 	// What fails for another reason is not blamed on a change.
 	f.onlyTo("10.1.0.0/30", 4)
@@ -77,7 +77,7 @@ func TestTakesBackWhatCutsTheHost(t *testing.T) {
 	f.eventually("it is enforced", is(4, false))
 	f.eventually("and taken back, as the probe fails", is(4, true))
 	f.eventually("which does not help, so it is enforced again", func() bool { return is(4, false)() && a.Status().State == agent.StateEnforcing })
-	if s := a.Status(); s.ProbeError != "down" {
+	if s := a.Status(); s.Faults.Probe != "down" {
 		t.Errorf("%+v", s)
 	}
 	f.onlyTo("10.1.0.0/24", 5)

@@ -236,8 +236,8 @@ func (s socket) ready() error {
 	switch now := a.Status(); {
 	case now.State == StateStarting:
 		return errors.New("nothing is enforced yet")
-	case now.Error != "":
-		return errors.New(now.Error)
+	case now.Kernel.Error != "":
+		return errors.New(now.Kernel.Error)
 	case a.options.Network != nil:
 		return a.options.Network.Ready()
 	}

@@ -54,7 +54,7 @@ func TestFullDisk(t *testing.T) {
 	f.eventually("enforced without room", func() bool { return f.open(81) && !f.open(80) })
 	f.eventually("told", func() bool {
 		f.allow(81, f.reports.of("p").Generation+1, "") // it is written as rarely as it is
-		return strings.Contains(a.Status().StoreError, "no space")
+		return strings.Contains(a.Status().Faults.Store, "no space")
 	})
 	if after, err := os.ReadFile(state); err != nil || string(after) != string(before) {
 		t.Errorf("what was kept has changed: %v", err)
@@ -65,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 	stop() // it writes when it ends
 	f.source.away.Store(true)
 	a, _ = f.start()
-	f.eventually("what was in force last is kept", func() bool { return a.Status().State == agent.StateKept && a.Status().StoreError == "" })
+	f.eventually("what was in force last is kept", func() bool { return a.Status().State == agent.StateKept && a.Status().Faults.Store == "" })
 	if !f.reaches(81) || f.open(80) {
 		t.Error("what was kept is not what was in force")
 	}

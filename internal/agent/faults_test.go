@@ -273,7 +273,11 @@ func TestNetlinkErrors(t *testing.T) {
 	told := false
 	for n := int64(2); n < 14; n++ {
 		f.allow([]int32{80, 82}[n%2], n, "")
-		f.eventually("it was tried", func() bool { s := a.Status(); told = told || s.Error != ""; return f.reports.of("p").Generation == n })
+		f.eventually("it was tried", func() bool {
+			s := a.Status()
+			told = told || s.Kernel.Error != ""
+			return f.reports.of("p").Generation == n
+		})
 	}
 	if table.failed.Load() < 10 || !told {
 		t.Errorf("%d calls failed, told: %t", table.failed.Load(), told)
@@ -283,7 +287,7 @@ func TestNetlinkErrors(t *testing.T) {
 	f.eventually("as the last policy says", func() bool { return f.open(82) && !f.open(80) })
 	f.eventually("nothing is wrong any more", func() bool {
 		s := a.Status()
-		return s.State == agent.StateEnforcing && s.Error+s.ForeignError+s.StatisticsError == "" && f.reports.of("p").Generation == 14
+		return s.State == agent.StateEnforcing && s.Kernel.Error+s.Host.ForeignError+s.Faults.Statistics == "" && f.reports.of("p").Generation == 14
 	})
 	stop()
 }
@@ -378,7 +382,7 @@ func TestFirewallsOfOthers(t *testing.T) {
 			if f.open(80) {
 				t.Errorf("%s drops nothing here, so this shows nothing", c.name)
 			}
-			f.eventually(c.name+" is told", func() bool { return strings.Contains(strings.Join(a.Status().Foreign, "; "), c.told) })
+			f.eventually(c.name+" is told", func() bool { return strings.Contains(strings.Join(a.Status().Host.Foreign, "; "), c.told) })
 			if err := c.no(); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -387,7 +391,7 @@ func TestFirewallsOfOthers(t *testing.T) {
 			}
 		}
 	}
-	f.eventually("all are gone", func() bool { return len(a.Status().Foreign) == 0 })
+	f.eventually("all are gone", func() bool { return len(a.Status().Host.Foreign) == 0 })
 	if s := a.Status(); s.State != agent.StateEnforcing {
 		t.Errorf("%+v", s)
 	}
@@ -423,7 +427,7 @@ func TestRulesOfOthersAreNoNews(t *testing.T) {
 		t.Fatal(err)
 	}
 	is := func(text string) func() bool {
-		return func() bool { return strings.Contains(strings.Join(a.Status().Foreign, "; "), text) }
+		return func() bool { return strings.Contains(strings.Join(a.Status().Host.Foreign, "; "), text) }
 	}
 	f.eventually("it is told", is("with 2 rules"))
 	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "filter"}
@@ -442,7 +446,7 @@ func TestRulesOfOthersAreNoNews(t *testing.T) {
 	if err := o.flush(); err != nil {
 		t.Fatal(err)
 	}
-	f.eventually("it is gone", func() bool { return len(a.Status().Foreign) == 0 })
+	f.eventually("it is gone", func() bool { return len(a.Status().Host.Foreign) == 0 })
 	f.eventually("that is told", func() bool { return strings.Contains(strings.Join(told(), ""), "Nobody else filters") })
 }
 

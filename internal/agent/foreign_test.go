@@ -14,7 +14,7 @@ func TestTellsOfForeignFirewalls(t *testing.T) {
 	a, _ := f.start()
 	f.allow(80, 1, "")
 	f.eventually("the policy is enforced", func() bool { return len(a.Status().Policies) == 1 && f.open(80) })
-	if got := a.Status().Foreign; len(got) > 0 {
+	if got := a.Status().Host.Foreign; len(got) > 0 {
 		t.Fatalf("nobody else filters here: %q", got)
 	}
 	var others *nftables.Conn
@@ -31,10 +31,10 @@ func TestTellsOfForeignFirewalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "chain incoming of table inet firewall filters input, with 0 rules; what none of them decides it drops"
-	f.eventually("the firewall is told", func() bool { s := a.Status(); return len(s.Foreign) == 1 && s.Foreign[0] == want })
+	f.eventually("the firewall is told", func() bool { s := a.Status(); return len(s.Host.Foreign) == 1 && s.Host.Foreign[0] == want })
 	others.DelTable(table)
 	if err := others.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	f.eventually("it is gone", func() bool { return len(a.Status().Foreign) == 0 })
+	f.eventually("it is gone", func() bool { return len(a.Status().Host.Foreign) == 0 })
 }

@@ -21,7 +21,7 @@ func TestForever(t *testing.T) {
 			if turns++; turns == 1 {
 				panic("an odd policy")
 			}
-			said = a.Status().Error
+			said = a.Status().Kernel.Error
 			return true
 		})
 	}()

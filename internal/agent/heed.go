@@ -27,7 +27,9 @@ type heed struct {
 	since time.Time
 }
 
-func (s *Status) isolates() Isolated { return Isolated{s.IsolatedIngress, s.IsolatedEgress} }
+func (s *Status) isolates() Isolated {
+	return Isolated{s.Kernel.IsolatedIngress, s.Kernel.IsolatedEgress}
+}
 
 // isolated returns what is isolated now. What a former process has left in the kernel isolates what
 // was kept of it, or perhaps everything if nothing was.

@@ -74,7 +74,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, state := range states() {
 		gauge(m.state, oneIf(s.State == state), string(state))
 	}
-	gauge(m.connected, oneIf(s.Connected))
+	gauge(m.connected, oneIf(s.Server.Connected))
 	for _, t := range s.Troubles() {
 		gauge(m.trouble, oneIf(t.Text != ""), t.With)
 	}
@@ -86,11 +86,11 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}
 	gauge(m.policies, float64(enforced), "true")
 	gauge(m.policies, float64(len(s.Policies)-enforced), "false")
-	gauge(m.rules, float64(s.Rules))
-	gauge(m.elements, float64(s.Elements))
-	counter(m.repairs, s.Repairs)
-	counter(m.cut, s.ConnectionsCut)
-	gauge(m.foreign, float64(len(s.Foreign)))
+	gauge(m.rules, float64(s.Kernel.Rules))
+	gauge(m.elements, float64(s.Kernel.Elements))
+	counter(m.repairs, s.Kernel.Repairs)
+	counter(m.cut, s.Kernel.ConnectionsCut)
+	gauge(m.foreign, float64(len(s.Host.Foreign)))
 	if m.agent.options.Pods != nil {
 		pods := PodsStatus{}
 		if s.Pods != nil {

@@ -60,7 +60,7 @@ nephele_agent_state{state="Held"} 0
 nephele_agent_state{state="Kept"} 0
 nephele_agent_state{state="Released"} 0
 nephele_agent_state{state="Starting"} 0
-`, s.Elements, s.Rules)
+`, s.Kernel.Elements, s.Kernel.Rules)
 	names := []string{"nephele_agent_connected", "nephele_agent_elements", "nephele_agent_policies", "nephele_agent_rules", "nephele_agent_state", "nephele_agent_pods"}
 	if err := testutil.CollectAndCompare(a.Metrics(), strings.NewReader(want), names...); err != nil {
 		t.Error(err)

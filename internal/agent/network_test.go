@@ -1076,7 +1076,7 @@ func TestNetworkComesAndGoes(t *testing.T) {
 		state, _, err := n.kernel.Observe(network.Look{})
 		s.must(err)
 		st := n.agent.Status()
-		return fmt.Sprintf("%d links, %d to Pods, %d routes, %d addresses of %s, %d Pods, %d rules", len(list), len(state.Ends), len(state.Routes), st.Network.Ranges[0].Used, st.Network.Ranges[0].Range, st.Pods.Known, st.Rules)
+		return fmt.Sprintf("%d links, %d to Pods, %d routes, %d addresses of %s, %d Pods, %d rules", len(list), len(state.Ends), len(state.Routes), st.Network.Ranges[0].Used, st.Network.Ranges[0].Range, st.Pods.Known, st.Kernel.Rules)
 	}
 	before := count()
 	var gone []*netPod

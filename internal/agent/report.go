@@ -169,5 +169,5 @@ func (a *Agent) wasTold(t told) {
 	if t.err != nil {
 		a.options.Log.Info("Telling the controller about the agent failed", "reason", t.err.Error())
 	}
-	a.board.change(func(s *Status) { s.InfoError = errtext.Of(t.err) })
+	a.board.change(func(s *Status) { s.Faults.Info = errtext.Of(t.err) })
 }

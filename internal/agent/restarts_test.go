@@ -84,7 +84,7 @@ func TestRestartGoesOnFromWhatIsNewer(t *testing.T) {
 	} {
 		f.dir = c.dir
 		a, stop := f.start()
-		f.eventually(c.name+" is told", func() bool { s := a.Status(); return s.State != "" && strings.Contains(s.StoreError, c.says) })
+		f.eventually(c.name+" is told", func() bool { s := a.Status(); return s.State != "" && strings.Contains(s.Faults.Store, c.says) })
 		if c.says == "" && c.name != "nothing" {
 			f.eventually("kept", func() bool { return a.Status().State == agent.StateKept })
 		}
@@ -96,7 +96,7 @@ func TestRestartGoesOnFromWhatIsNewer(t *testing.T) {
 	f.source.away.Store(false)
 	f.dir = behind
 	a, _ := f.start()
-	f.eventually("the controller is heard", func() bool { return a.Status().State == agent.StateEnforcing && a.Status().StoreError == "" })
+	f.eventually("the controller is heard", func() bool { return a.Status().State == agent.StateEnforcing && a.Status().Faults.Store == "" })
 	if !f.reaches(81) {
 		t.Error("not as the policy says")
 	}

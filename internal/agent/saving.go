@@ -28,7 +28,7 @@ func (a *Agent) wasSaved(err error) {
 	if err != nil {
 		a.options.Log.Error(err, "What is enforced cannot be kept for a restart of the host")
 	}
-	a.board.change(func(s *Status) { s.StoreError = errtext.Of(err) })
+	a.board.change(func(s *Status) { s.Faults.Store = errtext.Of(err) })
 }
 
 // save writes what is kept to the disk, if it is time for that, and waits until it is there.

@@ -85,7 +85,7 @@ func TestServicesAsPeers(t *testing.T) {
 		_, err := held.Read(make([]byte, 1))
 		return err != nil
 	})
-	if a.Status().ConnectionsCut == 0 {
+	if a.Status().Kernel.ConnectionsCut == 0 {
 		t.Error("no connection was ended")
 	}
 	enforced := func(when string, also bool) {

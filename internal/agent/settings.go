@@ -70,12 +70,12 @@ func (a *Agent) readSettings() {
 		}
 	}
 	a.board.change(func(s *Status) {
-		if !slices.Equal(s.Forwards, forwards) {
+		if !slices.Equal(s.Host.Forwards, forwards) {
 			a.options.Log.Info("Whether the host routes has changed", "families", forwards)
 		}
-		s.Forwards, s.ConnectionsFull, s.ClockError = forwards, full, ""
+		s.Host.Forwards, s.Host.ConnectionsFull, s.Host.ClockError = forwards, full, ""
 		if skew.Abs() > skewMost {
-			s.ClockError = fmt.Sprintf("it is %s from the controller's; certificates, releases and the ages of addresses depend on it", skew.Round(time.Second))
+			s.Host.ClockError = fmt.Sprintf("it is %s from the controller's; certificates, releases and the ages of addresses depend on it", skew.Round(time.Second))
 		}
 	})
 }
@@ -83,10 +83,10 @@ func (a *Agent) readSettings() {
 // Partial says why policies are not enforced as a whole although the agent is well; empty if they
 // are.
 func (s *Status) Partial() string {
-	if s.Evaded == 0 {
+	if s.Host.Evaded == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("policies are not enforced as a whole: in %d cases one is evaded", s.Evaded)
+	text := fmt.Sprintf("policies are not enforced as a whole: in %d cases one is evaded", s.Host.Evaded)
 	if s.Pods != nil && len(s.Pods.NotEnforceable) > 0 {
 		text += ", first on Pod " + s.Pods.NotEnforceable[0]
 	}
@@ -96,11 +96,11 @@ func (s *Status) Partial() string {
 // told is what of a status the controller is to hear of soon: how the agent stands, and what is
 // wrong, without numbers that change all the time.
 func (s *Status) told() string {
-	words := []string{string(s.State), fmt.Sprint(s.isolates(), s.Connected, s.Evaded > 0, s.Forwards), s.Error}
+	words := []string{string(s.State), fmt.Sprint(s.isolates(), s.Server.Connected, s.Host.Evaded > 0, s.Host.Forwards), s.Kernel.Error}
 	for _, t := range s.Troubles() {
 		if t.Text != "" {
 			words = append(words, t.With)
 		}
 	}
-	return strings.Join(append(words, s.filters...), "\n")
+	return strings.Join(append(words, s.Host.filters...), "\n")
 }

@@ -83,7 +83,7 @@ func TestTellsSoon(t *testing.T) {
 		}
 	}
 	kernelSays.set(func(c *changing) { c.forwards = []string{"IPv4"} })
-	f.eventually("routing is told", func() bool { s := told.status(); return slices.Equal(s.Forwards, []string{"IPv4"}) })
+	f.eventually("routing is told", func() bool { s := told.status(); return slices.Equal(s.Host.Forwards, []string{"IPv4"}) })
 	kernelSays.set(func(c *changing) { c.now, c.most = 1000, 1000 })
 	f.eventually("a full table is told", trouble("the table of connections"))
 	skew.Store(int64(-time.Hour))
@@ -96,7 +96,7 @@ func TestTellsSoon(t *testing.T) {
 	if err := o.ufw(); err != nil {
 		t.Fatal(err)
 	}
-	f.eventually("filters of others are told", func() bool { s := told.status(); return len(s.Foreign) == 1 })
+	f.eventually("filters of others are told", func() bool { s := told.status(); return len(s.Host.Foreign) == 1 })
 	if err := os.RemoveAll(f.dir); err != nil {
 		t.Fatal(err)
 	}

@@ -188,7 +188,7 @@ func (a *Agent) countBefore(c *ruleset.Change) {
 	if err == nil {
 		a.counting.meter.add(a.force.program, counters)
 	}
-	a.board.change(func(s *Status) { s.StatisticsError = errtext.Of(err) })
+	a.board.change(func(s *Status) { s.Faults.Statistics = errtext.Of(err) })
 }
 
 // sendCounts sends what was counted, when it is time. It does not wait for the answer.
@@ -200,7 +200,7 @@ func (a *Agent) sendCounts(ctx context.Context) {
 	counters, err := a.options.Table.Counters()
 	c.next = now.Add(max(countInterval, countShare*a.options.Clock.Since(now)))
 	if err != nil {
-		a.board.change(func(s *Status) { s.StatisticsError = err.Error() })
+		a.board.change(func(s *Status) { s.Faults.Statistics = err.Error() })
 		return
 	}
 	c.meter.add(a.force.program, counters)
@@ -263,5 +263,5 @@ func (a *Agent) wasCounted(c counted) {
 	if c.err != nil {
 		a.counting.meter.giveBack(c.of)
 	}
-	a.board.change(func(s *Status) { s.StatisticsError = errtext.Of(c.err) })
+	a.board.change(func(s *Status) { s.Faults.Statistics = errtext.Of(c.err) })
 }

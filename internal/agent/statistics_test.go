@@ -84,13 +84,13 @@ func TestStatistics(t *testing.T) {
 	b.refuse = true
 	b.mu.Unlock()
 	now.Step(time.Minute)
-	f.eventually("nobody took it", func() bool { return a.Status().StatisticsError != "" })
+	f.eventually("nobody took it", func() bool { return a.Status().Faults.Statistics != "" })
 	connect(81, 1)
 	b.mu.Lock()
 	b.refuse = false
 	b.mu.Unlock()
 	now.Step(time.Minute)
-	f.eventually("all eleven were counted", func() bool { return b.of("in").Sessions == 11 && a.Status().StatisticsError == "" })
+	f.eventually("all eleven were counted", func() bool { return b.of("in").Sessions == 11 && a.Status().Faults.Statistics == "" })
 	// What a former process has sent is not sent again.
 	stop()
 	_, stop = f.start()

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -50,49 +52,25 @@ type PolicyState struct {
 	Message    string                         `json:"message,omitempty"`
 }
 
-// Status is what the agent tells about itself.
+// Status is what the agent reports about itself: to its host's administrator, to metrics, and in
+// part to the controller. It is a document of a few subjects, each with what goes wrong about it.
+//
+// As JSON, which programs read on the host (nephele-agent status -o json), it is one flat object:
+// the subjects that MarshalJSON lists are not there by name, but each of their fields is.
 type Status struct {
-	Key   string `json:"key"`
-	State State  `json:"state"`
-	// Connected tells that all watches are in sync.
-	Connected bool `json:"connected"`
-	// ServerError is what a watch ended with.
-	ServerError string        `json:"serverError,omitempty"`
-	Policies    []PolicyState `json:"policies,omitempty"`
-	// AddressGroups and AppliedToGroups count what is wanted.
-	AddressGroups   int `json:"addressGroups"`
-	AppliedToGroups int `json:"appliedToGroups"`
-	// Rules and Elements count what is in the kernel.
-	Rules    int `json:"rules"`
-	Elements int `json:"elements"`
-	// IsolatedIngress and IsolatedEgress tell that what no rule allows is dropped.
-	IsolatedIngress bool `json:"isolatedIngress"`
-	IsolatedEgress  bool `json:"isolatedEgress"`
+	Key      string        `json:"key"`
+	State    State         `json:"state"`
+	Policies []PolicyState `json:"policies,omitempty"`
 	// WaitsForCloud says why what policies or a release want is not in force yet: the cloud still
 	// lets in what only the agent keeps out. Empty while it waits for nothing.
-	WaitsForCloud string `json:"waitsForCloud,omitempty"`
-	// Owned tells that nobody else can change the table.
-	Owned bool `json:"owned"`
-	// KernelLacks says what the kernel cannot do, and what follows.
-	KernelLacks []string `json:"kernelLacks,omitempty"`
-	// Repairs counts how often others had changed it.
-	Repairs int `json:"repairs"`
-	// ConnectionsCut counts established connections that were ended.
-	ConnectionsCut        int         `json:"connectionsCut"`
-	LastWrite             metav1.Time `json:"lastWrite,omitzero"`
-	LastWriteMilliseconds int64       `json:"lastWriteMilliseconds,omitempty"`
-	ReleasedUntil         metav1.Time `json:"releasedUntil,omitzero"`
-	// Failsafe are the flows that no policy cuts.
-	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`
-	// Forwards are the families of which the host passes packets on between others. These its
-	// policies do not judge.
-	Forwards []string `json:"forwards,omitempty"`
-	// JudgesForwarded tells that they judge it, if there is any.
-	JudgesForwarded bool `json:"judgesForwarded,omitempty"`
-	// Evaded counts cases in which a Pod evades a policy.
-	Evaded int `json:"evaded,omitempty"`
-	// Foreign are the filters of others that the host's traffic passes besides.
-	Foreign []string `json:"foreign,omitempty"`
+	WaitsForCloud string      `json:"waitsForCloud,omitempty"`
+	ReleasedUntil metav1.Time `json:"releasedUntil,omitzero"`
+
+	Server ServerStatus `json:"-"`
+	Kernel KernelStatus `json:"-"`
+	Host   HostStatus   `json:"-"`
+	Faults Faults       `json:"-"`
+
 	// Names counts what is known of domain names; nil if nothing is learned of them.
 	Names *fqdn.Status `json:"names,omitempty"`
 	// Pods counts those of the Node; nil on a VM.
@@ -103,27 +81,113 @@ type Status struct {
 	Log *packetlog.Status `json:"log,omitempty"`
 	// Traffic counts the connections that were recorded; nil if none are.
 	Traffic *traffic.Status `json:"traffic,omitempty"`
-	// What goes wrong, each until it is right again.
-	Error            string `json:"error,omitempty"`
-	StoreError       string `json:"storeError,omitempty"`
-	FailsafeError    string `json:"failsafeError,omitempty"`
-	ConnectionsError string `json:"connectionsError,omitempty"`
-	ForeignError     string `json:"foreignError,omitempty"`
+}
+
+// ServerStatus is what the agent has from the controller.
+type ServerStatus struct {
+	// Connected tells that all watches are in sync.
+	Connected bool `json:"connected"`
+	// Error is what a watch ended with.
+	Error string `json:"serverError,omitempty"`
+	// AddressGroups and AppliedToGroups count what is wanted.
+	AddressGroups   int `json:"addressGroups"`
+	AppliedToGroups int `json:"appliedToGroups"`
+}
+
+// KernelStatus is what is in the kernel.
+type KernelStatus struct {
+	// Error is why the rules could not be written.
+	Error    string `json:"error,omitempty"`
+	Rules    int    `json:"rules"`
+	Elements int    `json:"elements"`
+	// IsolatedIngress and IsolatedEgress tell that what no rule allows is dropped.
+	IsolatedIngress bool `json:"isolatedIngress"`
+	IsolatedEgress  bool `json:"isolatedEgress"`
+	// Owned tells that nobody else can change the table.
+	Owned bool `json:"owned"`
+	// Lacks says what the kernel cannot do, and what follows.
+	Lacks []string `json:"kernelLacks,omitempty"`
+	// Repairs counts how often others had changed the table.
+	Repairs int `json:"repairs"`
+	// ConnectionsCut counts established connections that were ended, ConnectionsError is why some
+	// could not be judged.
+	ConnectionsCut        int         `json:"connectionsCut"`
+	ConnectionsError      string      `json:"connectionsError,omitempty"`
+	LastWrite             metav1.Time `json:"lastWrite,omitzero"`
+	LastWriteMilliseconds int64       `json:"lastWriteMilliseconds,omitempty"`
+}
+
+// HostStatus is what else determines which packets pass on the host.
+type HostStatus struct {
+	// Failsafe are the flows that no policy cuts, FailsafeError is why they are not known.
+	Failsafe      []nft.Failsafe `json:"failsafe,omitempty"`
+	FailsafeError string         `json:"failsafeError,omitempty"`
+	// Forwards are the families of which the host passes packets on between others. These its
+	// policies do not judge.
+	Forwards []string `json:"forwards,omitempty"`
+	// JudgesForwarded tells that they judge it, if there is any.
+	JudgesForwarded bool `json:"judgesForwarded,omitempty"`
+	// Evaded counts cases in which a Pod evades a policy.
+	Evaded int `json:"evaded,omitempty"`
+	// Foreign are the filters of others that the host's traffic passes besides, ForeignError is why
+	// they are not known.
+	Foreign      []string `json:"foreign,omitempty"`
+	ForeignError string   `json:"foreignError,omitempty"`
 	// ConnectionsFull says that conntrack can hardly follow any more connections, ClockError that
 	// the clock of the host differs from the controller's.
 	ConnectionsFull string `json:"connectionsFull,omitempty"`
 	ClockError      string `json:"clockError,omitempty"`
 	// filters are those of others, without what changes all the time.
 	filters []string
-	// ProbeError is why the owner's probes fail.
-	ProbeError string `json:"probeError,omitempty"`
-	InfoError  string `json:"infoError,omitempty"`
-	// PodsError is why something is not known about Pods of the Node.
-	PodsError string `json:"podsError,omitempty"`
-	// PluginError is what is wrong with the CNI plugin, which tells of new Pods.
-	PluginError string `json:"pluginError,omitempty"`
-	// StatisticsError is why what was counted could not be read or sent.
-	StatisticsError string `json:"statisticsError,omitempty"`
+}
+
+// Faults are what goes wrong with the parts of the agent, each until it is right again.
+type Faults struct {
+	Store string `json:"storeError,omitempty"`
+	// Probe is why the owner's probes fail.
+	Probe string `json:"probeError,omitempty"`
+	Info  string `json:"infoError,omitempty"`
+	// Pods is why something is not known about Pods of the Node.
+	Pods string `json:"podsError,omitempty"`
+	// Plugin is what is wrong with the CNI plugin, which reports new Pods.
+	Plugin string `json:"pluginError,omitempty"`
+	// Statistics is why what was counted could not be read or sent.
+	Statistics string `json:"statisticsError,omitempty"`
+}
+
+// document is a Status without its methods, for its own fields.
+type document Status
+
+// parts are the values whose fields make up the document.
+func (s *Status) parts() []any {
+	return []any{(*document)(s), &s.Server, &s.Kernel, &s.Host, &s.Faults}
+}
+
+// MarshalJSON writes the fields of all parts into one object.
+func (s Status) MarshalJSON() ([]byte, error) {
+	var out []byte
+	for _, part := range s.parts() {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return nil, err
+		}
+		fields := bytes.TrimSuffix(bytes.TrimPrefix(text, []byte("{")), []byte("}"))
+		if len(out) > 0 && len(fields) > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, fields...)
+	}
+	return append(append([]byte("{"), out...), '}'), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, of this and of other releases.
+func (s *Status) UnmarshalJSON(text []byte) error {
+	for _, part := range s.parts() {
+		if err := json.Unmarshal(text, part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Trouble is what goes wrong with something; without a text nothing does.
@@ -141,9 +205,9 @@ func (s *Status) Troubles() []Trouble {
 	}
 	return []Trouble{
 		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", log.Error}, {"what is to be logged", log.Unread},
-		{"server", s.ServerError}, {"kernel", s.Error}, {"features of the kernel", strings.Join(s.KernelLacks, "; ")}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError},
-		{"the table of connections", s.ConnectionsFull}, {"the clock", s.ClockError}, {"agent info", s.InfoError},
-		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the network of the Node", s.Network.Trouble()}, {"the CNI plugin", s.PluginError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
+		{"server", s.Server.Error}, {"kernel", s.Kernel.Error}, {"features of the kernel", strings.Join(s.Kernel.Lacks, "; ")}, {"disk", s.Faults.Store}, {"failsafe flows", s.Host.FailsafeError}, {"connections", s.Kernel.ConnectionsError},
+		{"the table of connections", s.Host.ConnectionsFull}, {"the clock", s.Host.ClockError}, {"agent info", s.Faults.Info},
+		{"firewalls of others", s.Host.ForeignError}, {"Pods", s.Faults.Pods}, {"the network of the Node", s.Network.Trouble()}, {"the CNI plugin", s.Faults.Plugin}, {"the probes", s.Faults.Probe}, {"statistics", s.Faults.Statistics},
 	}
 }
 
@@ -205,7 +269,7 @@ func (a *Agent) Status() Status {
 		out.Traffic = &counts
 	}
 	if a.options.Pods != nil {
-		out.PodsError = a.options.Pods.Trouble()
+		out.Faults.Pods = a.options.Pods.Trouble()
 	}
 	if n := cmp.Or(a.options.Network, a.sealing); n != nil {
 		of := n.Status()
@@ -215,7 +279,7 @@ func (a *Agent) Status() Status {
 		out.Network = &of
 	}
 	if a.options.Plugin != nil {
-		out.PluginError = a.options.Plugin()
+		out.Faults.Plugin = a.options.Plugin()
 	}
 	return out
 }
@@ -239,12 +303,12 @@ func (a *Agent) show() {
 	a.board.mu.Lock()
 	defer a.board.mu.Unlock()
 	s := &a.board.status
-	s.Connected, s.ServerError = connected, failed
+	s.Server.Connected, s.Server.Error = connected, failed
 	if a.wanted != nil {
-		s.AddressGroups, s.AppliedToGroups = len(a.wanted.AddressGroups), len(a.wanted.AppliedToGroups)
+		s.Server.AddressGroups, s.Server.AppliedToGroups = len(a.wanted.AddressGroups), len(a.wanted.AppliedToGroups)
 	}
 	switch {
-	case s.Error != "":
+	case s.Kernel.Error != "":
 		s.State = StateFailing
 	case !a.board.released.IsZero():
 		s.State = StateReleased

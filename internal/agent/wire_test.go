@@ -95,7 +95,7 @@ func TestOverTheWire(t *testing.T) {
 		defer func() { _ = r.Body.Close() }()
 		return json.NewDecoder(r.Body).Decode(&s) == nil
 	})
-	if s.Key != hostKey || len(s.Policies) != 1 || !s.Connected {
+	if s.Key != hostKey || len(s.Policies) != 1 || !s.Server.Connected {
 		t.Errorf("status %+v", s)
 	}
 	ask := func(path, body string) (int, agent.Answer) {

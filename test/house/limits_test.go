@@ -24,7 +24,6 @@ const (
 // smaller lowers the number or removes the line, and what moves takes its line along; nothing new
 // is added. The API is not counted: its types have the fields that their users need.
 var larger = map[string]int{
-	"internal/agent.Status fields":   45,
 	"internal/policy lines":          7250,
 	"internal/policy.Engine fields":  55,
 	"internal/policy.Engine methods": 105,

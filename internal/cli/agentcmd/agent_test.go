@@ -64,7 +64,7 @@ func TestAgentStatusAndInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	dhcp := nft.Failsafe{Name: "DHCP", Protocol: ruleset.UDP, SourcePort: 67, Port: 68, CIDRs: ssh.CIDRs}
-	s := &agent.Status{Key: "vms/web", State: agent.StateFailing, Error: "no room", Failsafe: []nft.Failsafe{ssh, dhcp}, Foreign: []string{"ufw"}, Policies: []agent.PolicyState{
+	s := &agent.Status{Key: "vms/web", State: agent.StateFailing, Kernel: agent.KernelStatus{Error: "no room"}, Host: agent.HostStatus{Failsafe: []nft.Failsafe{ssh, dhcp}, Foreign: []string{"ufw"}}, Policies: []agent.PolicyState{
 		{Policy: v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Generation: 2, Message: "because"},
 	}}
 	var b strings.Builder
@@ -96,7 +96,7 @@ func TestAgentInfoTellsWhatIsPartial(t *testing.T) {
 		fillAgentInfo(info, s, namespace, "web", metav1.Now())
 		return info, info.AgentConditions[0]
 	}
-	info, c := told(&agent.Status{State: agent.StateKept, Forwards: []string{"IPv4", "IPv6"}, Foreign: []string{"ufw; what none of them decides it drops"}, ClockError: "late", StoreError: "full"}, "vms")
+	info, c := told(&agent.Status{State: agent.StateKept, Host: agent.HostStatus{Forwards: []string{"IPv4", "IPv6"}, Foreign: []string{"ufw; what none of them decides it drops"}, ClockError: "late"}, Faults: agent.Faults{Store: "full"}}, "vms")
 	for _, want := range []string{"the controller is away", "routes IPv4 and IPv6", "1 filters of others", "1 of them drop", "trouble with the clock", "trouble with disk"} {
 		if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, want) {
 			t.Errorf("%q is not in %+v", want, c)
@@ -105,7 +105,7 @@ func TestAgentInfoTellsWhatIsPartial(t *testing.T) {
 	if got := info.Annotations[cloudv1alpha1.AnnotationForwards]; got != "IPv4,IPv6" {
 		t.Errorf("forwards %q", got)
 	}
-	info, c = told(&agent.Status{State: agent.StateEnforcing, Evaded: 2, Foreign: []string{"ufw"}, Pods: &agent.PodsStatus{NotEnforceable: []string{"n/p: a bridge"}}}, "")
+	info, c = told(&agent.Status{State: agent.StateEnforcing, Host: agent.HostStatus{Evaded: 2, Foreign: []string{"ufw"}}, Pods: &agent.PodsStatus{NotEnforceable: []string{"n/p: a bridge"}}}, "")
 	if c.Status != metav1.ConditionFalse || c.Reason != cloudv1alpha1.ReasonPartial || !strings.Contains(c.Message, "n/p: a bridge") {
 		t.Errorf("%+v", c)
 	}

@@ -79,8 +79,8 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 	if !s.ReleasedUntil.IsZero() {
 		fmt.Fprintf(w, "released until %s\n", s.ReleasedUntil.UTC().Format(time.RFC3339))
 	}
-	fmt.Fprintf(w, "in the kernel: %d rules, %d elements of sets; others can change them: %t; repaired %d times\n", s.Rules, s.Elements, !s.Owned, s.Repairs)
-	fmt.Fprintf(w, "isolated: ingress %t, egress %t; connections ended by changes: %d\n", s.IsolatedIngress, s.IsolatedEgress, s.ConnectionsCut)
+	fmt.Fprintf(w, "in the kernel: %d rules, %d elements of sets; others can change them: %t; repaired %d times\n", s.Kernel.Rules, s.Kernel.Elements, !s.Kernel.Owned, s.Kernel.Repairs)
+	fmt.Fprintf(w, "isolated: ingress %t, egress %t; connections ended by changes: %d\n", s.Kernel.IsolatedIngress, s.Kernel.IsolatedEgress, s.Kernel.ConnectionsCut)
 	if s.Pods != nil {
 		fmt.Fprintf(w, "Pods: %d, of %d kinds; closed but for them: %s\n", s.Pods.Known, s.Pods.Classes, cmp.Or(strings.Join(s.Pods.Ranges, " "), "nothing, because it is not known where Pods have their addresses"))
 		if s.Pods.IPVS {
@@ -97,19 +97,19 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 		}
 	}
 	printNetwork(w, s.Network, printable)
-	for _, f := range s.Failsafe {
+	for _, f := range s.Host.Failsafe {
 		fmt.Fprintf(w, "failsafe, %s: %s\n", f.Direction, printable(f.Name))
 	}
-	if s.JudgesForwarded {
+	if s.Host.JudgesForwarded {
 		fmt.Fprintln(w, "what passes through the host is judged: to its published ports as to the host, from its bridges as from the host")
 	}
-	if len(s.Forwards) > 0 && s.Pods == nil {
-		fmt.Fprintf(w, "the host routes %s; policies do not judge what it only passes on, also to containers behind its published ports\n", strings.Join(s.Forwards, " and "))
+	if len(s.Host.Forwards) > 0 && s.Pods == nil {
+		fmt.Fprintf(w, "the host routes %s; policies do not judge what it only passes on, also to containers behind its published ports\n", strings.Join(s.Host.Forwards, " and "))
 	}
 	if p := s.Partial(); p != "" {
 		fmt.Fprintln(w, printable(p))
 	}
-	for _, f := range s.Foreign {
+	for _, f := range s.Host.Foreign {
 		fmt.Fprintf(w, "somebody else's firewall: %s\n", printable(f))
 	}
 	for _, p := range s.Policies {
@@ -239,7 +239,7 @@ func awaitRelease(cmd *cobra.Command, socket string) error {
 		case s.ReleasedUntil.IsZero() && s.WaitsForCloud != "" && !told:
 			told = true
 			fmt.Fprintln(cmd.OutOrStdout(), "waiting until the cloud guards this host")
-		case !s.ReleasedUntil.IsZero(), s.Rules == 0 && s.WaitsForCloud == "":
+		case !s.ReleasedUntil.IsZero(), s.Kernel.Rules == 0 && s.WaitsForCloud == "":
 			return nil
 		}
 		select {

@@ -132,7 +132,7 @@ func TestNetworkFlags(t *testing.T) {
 // what is wrong in its message.
 func TestInfoTellsOfTheNetwork(t *testing.T) {
 	info := &v1beta1.AntreaAgentInfo{}
-	s := &agent.Status{State: agent.StateEnforcing, Connected: true, Pods: &agent.PodsStatus{Known: 7, Ranges: []string{"10.244.1.0/24"}},
+	s := &agent.Status{State: agent.StateEnforcing, Server: agent.ServerStatus{Connected: true}, Pods: &agent.PodsStatus{Known: 7, Ranges: []string{"10.244.1.0/24"}},
 		Network: &network.Status{Mode: network.Encap, MTU: 1450, Links: []network.Hop{{Link: "eth1", MTU: 1500}}, Local: netip.MustParseAddr("192.0.2.1"), Problems: []string{"podCIDR overlaps"}}}
 	fillAgentInfo(info, s, "", "worker", metav1.Now())
 	want := v1beta1.NetworkInfo{TransportInterface: "eth1", TransportInterfaceMTU: 1500, PodMTU: 1450, TransportInterfaceIPs: []string{"192.0.2.1"}}
@@ -143,7 +143,7 @@ func TestInfoTellsOfTheNetwork(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	// Also what is wrong with the plugin: another list, or a plugin of another version.
-	s.PluginError = "there are two lists of CNI plugins"
+	s.Faults.Plugin = "there are two lists of CNI plugins"
 	fillAgentInfo(info, s, "", "worker", metav1.Now())
 	if text := info.Annotations[cloudv1alpha1.AnnotationNetwork]; !strings.Contains(text, "the CNI plugin: there are two lists") || !strings.Contains(info.AgentConditions[0].Message, "podCIDR overlaps; the CNI plugin: there are two lists") || len(s.Network.Problems) != 1 {
 		t.Errorf("%s, %+v", text, info.AgentConditions[0])

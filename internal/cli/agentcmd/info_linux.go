@@ -172,9 +172,9 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 	}
 	if namespace != "" {
 		info.Labels[cloudv1alpha1.LabelAllowIsolates], info.Labels[cloudv1alpha1.LabelHeedsCloud] = "true", "true"
-		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, handover.Directions{s.IsolatedIngress, s.IsolatedEgress}.String())
-		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationHostFailsafe, failsafeText(s.Failsafe))
-		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForwards, strings.Join(s.Forwards, ","))
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, handover.Directions{s.Kernel.IsolatedIngress, s.Kernel.IsolatedEgress}.String())
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationHostFailsafe, failsafeText(s.Host.Failsafe))
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForwards, strings.Join(s.Host.Forwards, ","))
 		info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
 	} else {
 		info.NodeRef = v1beta1.ObjectReference{Kind: "Node", Name: name}
@@ -186,9 +186,9 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		fillNetwork(info, networkOf(s))
 	}
 	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationKernel, kernelRelease())
-	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForeignFilters, strings.Join(s.Foreign[:min(len(s.Foreign), mostFilters)], "\n"))
+	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForeignFilters, strings.Join(s.Host.Foreign[:min(len(s.Host.Foreign), mostFilters)], "\n"))
 	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
-		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),
+		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.Server.AddressGroups), AppliedToGroupNum: int32(s.Server.AppliedToGroups),
 	}
 	condition := func(t v1beta1.AgentConditionType, ok bool, reason, message string) v1beta1.AgentCondition {
 		c := v1beta1.AgentCondition{Type: t, Status: metav1.ConditionTrue, LastHeartbeatTime: now, Message: message}
@@ -198,7 +198,7 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		return c
 	}
 	healthy, reason := s.State == agent.StateEnforcing || s.State == agent.StateKept, string(s.State)
-	says := s.Error
+	says := s.Kernel.Error
 	switch partial := s.Partial(); {
 	case s.State == agent.StateReleased:
 		says = "released on the host until " + s.ReleasedUntil.UTC().Format(time.RFC3339)
@@ -214,7 +214,7 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 	}
 	info.AgentConditions = []v1beta1.AgentCondition{
 		condition(v1beta1.AgentHealthy, healthy, reason, says),
-		condition(v1beta1.ControllerConnectionUp, s.Connected, "NotInSync", s.ServerError),
+		condition(v1beta1.ControllerConnectionUp, s.Server.Connected, "NotInSync", s.Server.Error),
 	}
 }
 
@@ -230,11 +230,11 @@ func kernelRelease() string {
 // networkOf is how the network of the Node stands, with what is wrong with our plugin; nil where
 // another one makes it.
 func networkOf(s *agent.Status) *network.Status {
-	if s.Network == nil || s.PluginError == "" {
+	if s.Network == nil || s.Faults.Plugin == "" {
 		return s.Network
 	}
 	out := *s.Network
-	out.Problems = append(slices.Clone(out.Problems), "the CNI plugin: "+s.PluginError)
+	out.Problems = append(slices.Clone(out.Problems), "the CNI plugin: "+s.Faults.Plugin)
 	return &out
 }
 
@@ -293,9 +293,9 @@ func summary(s *agent.Status) string {
 			refused++
 		}
 	}
-	text := fmt.Sprintf("nftables: %d rules, %d elements of sets; %d of %d policies enforced", s.Rules, s.Elements, len(s.Policies)-refused, len(s.Policies))
-	if !s.LastWrite.IsZero() {
-		text += fmt.Sprintf("; the last change took %d ms, at %s", s.LastWriteMilliseconds, s.LastWrite.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("nftables: %d rules, %d elements of sets; %d of %d policies enforced", s.Kernel.Rules, s.Kernel.Elements, len(s.Policies)-refused, len(s.Policies))
+	if !s.Kernel.LastWrite.IsZero() {
+		text += fmt.Sprintf("; the last change took %d ms, at %s", s.Kernel.LastWriteMilliseconds, s.Kernel.LastWrite.UTC().Format(time.RFC3339))
 	}
 	return text + asides(s)
 }
@@ -306,17 +306,17 @@ func asides(s *agent.Status) string {
 	if s.State == agent.StateKept {
 		text += "; the controller is away, and what it said last is in force"
 	}
-	if len(s.Forwards) > 0 && s.Pods == nil {
-		text += "; the host routes " + strings.Join(s.Forwards, " and ") + ", which its policies do not judge"
+	if len(s.Host.Forwards) > 0 && s.Pods == nil {
+		text += "; the host routes " + strings.Join(s.Host.Forwards, " and ") + ", which its policies do not judge"
 	}
 	drops := 0
-	for _, f := range s.Foreign {
+	for _, f := range s.Host.Foreign {
 		if strings.Contains(f, "drops") {
 			drops++
 		}
 	}
-	if len(s.Foreign) > 0 {
-		text += fmt.Sprintf("; %d filters of others are there, %d of them drop what they do not decide", len(s.Foreign), drops)
+	if len(s.Host.Foreign) > 0 {
+		text += fmt.Sprintf("; %d filters of others are there, %d of them drop what they do not decide", len(s.Host.Foreign), drops)
 	}
 	for _, t := range s.Troubles() {
 		if t.Text != "" {

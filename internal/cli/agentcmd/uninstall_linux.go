@@ -93,7 +93,7 @@ func (f *agentFlags) farewell(ctx context.Context, kept *disk.State) error {
 		f.node, f.kubeNode = "", kept.Key
 	}
 	var told skew
-	err = agentInfo(f, &told)(ctx, &agent.Status{Key: kept.Key, State: stateUninstalled, Error: uninstalledText})
+	err = agentInfo(f, &told)(ctx, &agent.Status{Key: kept.Key, State: stateUninstalled, Kernel: agent.KernelStatus{Error: uninstalledText}})
 	if errors.Is(err, agent.ErrNoInfo) {
 		err = nil
 	}
