@@ -134,7 +134,7 @@ type hopsArena struct {
 // is as it was.
 func TestNativeServiceHops(t *testing.T) {
 	t.Parallel()
-	tier.OnlyLong(t, "TestServicesGuarded, TestServiceRightIsMissing (realize), TestThroughBalancersIsWhatTheCloudDoes (cli); TestNativeServices")
+	tier.OnlyLong(t, "TestServiceFaults, TestServiceRightIsMissing (realize), TestThroughBalancersIsWhatTheCloudDoes (cli); TestNativeServices")
 	a := &hopsArena{nativeArena: newNativeArena(t, hopsEstate, "")}
 	before := a.services()
 	eventuallyNil(t, "every service is imported with its addresses", func(ctx context.Context) error { return a.find(ctx) })

@@ -35,6 +35,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	simworld "github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 const (
@@ -342,6 +343,7 @@ func withoutEtags(t *testing.T, raw []byte) string {
 // the end every interface is what it was, byte for byte.
 func TestAzureHistory(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestAzureFaults lives the same histories undisturbed first")
 	for _, s := range azureStories() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/native"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // rightsOverServices is what nephele iam-policy --services prints.
@@ -187,6 +188,7 @@ func servedStories() []story {
 // any moment in between, and in the end all is as it was.
 func TestServicesGuarded(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestServiceFaults plays the same lives undisturbed first")
 	for _, s := range servedStories() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

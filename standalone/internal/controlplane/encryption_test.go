@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 const plaintext = "correct-horse-battery-staple"
@@ -203,6 +205,7 @@ func TestFormerSecretsAreEncrypted(t *testing.T) {
 // TestEncryptionKeyIsChanged: a new key before the former one is taken up for everything, and the
 // former one forgotten.
 func TestEncryptionKeyIsChanged(t *testing.T) {
+	tier.OnlyLong(t, "TestKeysRotate changes the same key by the command")
 	dir := t.TempDir()
 	_, client, stop := begin(t, dir)
 	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), someSecret("s"), create); err != nil {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/platform/certs"
 	"github.com/nephele-io/nephele/internal/seed"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 func TestDataOutlivesARestart(t *testing.T) {
@@ -264,7 +265,7 @@ func TestSurvivesSIGKILL(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
 	acknowledged := map[string]bool{}
-	for round := range 2 {
+	for round := range tier.Pick(1, 1, 4) {
 		early := startChild(t, dir)
 		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond)
 		early.kill(t)

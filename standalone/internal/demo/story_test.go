@@ -29,6 +29,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/progress"
+	"github.com/nephele-io/nephele/internal/tier"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
@@ -186,7 +187,8 @@ func TestStory(t *testing.T) {
 }
 
 // TestGoingOn tells the story on a data directory that is kept, with one check that does not hold;
-// starts again and does what the command invites to; and starts over.
+// starts again and does what the command invites to; and starts over, which is interrupted at each
+// commit: TestStory tells the rest.
 func TestGoingOn(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -224,6 +226,11 @@ func TestGoingOn(t *testing.T) {
 	}
 
 	p = start(t, complete, "--once", "--data-dir", dir)
+	if !tier.Long() {
+		p.isInterrupted()
+		p.says("Starting over")
+		return
+	}
 	if code := p.end(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
@@ -296,16 +303,22 @@ func TestWaitInVain(t *testing.T) {
 // TestInterruptedStory is over at once, and has not held.
 func TestInterruptedStory(t *testing.T) {
 	t.Parallel()
-	p := start(t, complete, "--once")
+	tier.OnlyLong(t, "TestGoingOn is interrupted at the same place")
+	start(t, complete, "--once").isInterrupted()
+}
+
+// isInterrupted ends a story in its midst.
+func (p *process) isInterrupted() {
+	p.t.Helper()
 	p.until("Import the VMs")
 	p.interrupt()
 	began := time.Now()
 	if code := p.end(); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
+		p.t.Errorf("exit code %d, want 1", code)
 	}
 	p.says("Interrupted before the end")
 	if took := time.Since(began); took > time.Minute {
-		t.Errorf("it took %s to end", took)
+		p.t.Errorf("it took %s to end", took)
 	}
 }
 
