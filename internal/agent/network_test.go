@@ -502,6 +502,17 @@ func (n *netNode) wrapped() uint64 {
 	return l.Attrs().Statistics.RxPackets
 }
 
+// tracked is what conntrack follows on a Node.
+func (n *netNode) tracked() []*netlink.ConntrackFlow {
+	n.site.t.Helper()
+	out, err := n.host.Handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	n.site.must(err)
+	if len(out) == 0 {
+		n.site.t.Errorf("conntrack of %s follows nothing", n.name)
+	}
+	return out
+}
+
 // TestNetwork makes the network of two Nodes on different subnets, which know of each other's Pods
 // nothing but what the API says.
 func TestNetwork(t *testing.T) {
@@ -521,6 +532,13 @@ func TestNetwork(t *testing.T) {
 	s.both(far, a, 80, false)
 	if here.wrapped() == 0 || there.wrapped() == 0 {
 		t.Error("nothing came by VXLAN")
+	}
+	for _, n := range s.nodes {
+		for _, f := range n.tracked() {
+			if f.Forward.Protocol == unix.IPPROTO_UDP && f.Forward.DstPort == network.DefaultPort {
+				t.Errorf("conntrack of %s follows what is wrapped: %v", n.name, f)
+			}
+		}
 	}
 	// Nodes reach Pods, their own and others.
 	for i, source := range here.at {

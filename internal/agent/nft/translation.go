@@ -36,13 +36,15 @@ type Network struct {
 	// which it is sent, sorted: Pods send nothing there, or they could forge packets of others.
 	Port uint16         `json:"port,omitempty"`
 	Ends []netip.Prefix `json:"ends,omitempty"`
+	// Wraps tells that there is a device that wraps.
+	Wraps bool `json:"wraps,omitempty"`
 	// Elsewhere tells that another plugin makes the network, and only Sealed is meant.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // Equal reports whether two are the same.
 func (n *Network) Equal(o *Network) bool {
-	return (n == nil) == (o == nil) && (n == nil || n.NoSNAT == o.NoSNAT && n.Elsewhere == o.Elsewhere && n.Returns == o.Returns && n.Port == o.Port &&
+	return (n == nil) == (o == nil) && (n == nil || n.NoSNAT == o.NoSNAT && n.Elsewhere == o.Elsewhere && n.Returns == o.Returns && n.Port == o.Port && n.Wraps == o.Wraps &&
 		slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep) && slices.Equal(n.Sealed, o.Sealed) && n.SealedLink == o.SealedLink &&
 		slices.Equal(n.Exits, o.Exits) && slices.Equal(n.Near, o.Near) && slices.Equal(n.Ends, o.Ends))
 }
@@ -143,6 +145,7 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 	rules := n.exits(p)
 	n.guardEnds(p)
 	n.segments(p)
+	n.untracked(p)
 	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
 		family := ruleset.Match{Kind: ruleset.MatchFamily, Lo: uint16(f)}
 		pods := ruleset.NetworkChains + "pods4"
@@ -184,14 +187,40 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 // through one, and never receive the ICMP message that a packet was too big. A Pod also keeps the
 // MTU that it was created with.
 func (n *Network) segments(p *ruleset.Program) {
+	var links []ruleset.SetName
+	if n.Wraps {
+		links = append(links, ruleset.WrappedLink)
+	}
+	if len(n.Sealed) > 0 {
+		links = append(links, n.sealedLink())
+	}
 	var rules []ruleset.Rule
 	for _, kind := range []ruleset.MatchKind{ruleset.MatchLink, ruleset.MatchToLink} {
-		for _, link := range []ruleset.SetName{ruleset.WrappedLink, n.sealedLink()} {
+		for _, link := range links {
 			rules = append(rules, ruleset.Rule{Action: ruleset.ClampSegments, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what fits between Nodes"},
 				Matches: []ruleset.Match{{Kind: kind, Of: &ruleset.PartKey{Set: link}}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.TCP)}}})
 		}
 	}
-	p.Chains[string(ruleset.Segments)] = &ruleset.Chain{Rules: rules}
+	if len(rules) > 0 {
+		p.Chains[string(ruleset.Segments)] = &ruleset.Chain{Rules: rules}
+	}
+}
+
+// untracked keeps conntrack from following packets that are wrapped. Every connection between Pods
+// has a source port of its own outside, so it would take another entry on both Nodes, which is made
+// anew when the connection rests. Nothing answers such a packet, so no rule misses the entry; what
+// is inside is followed as ever.
+func (n *Network) untracked(p *ruleset.Program) {
+	if !n.Wraps {
+		return
+	}
+	wrapped := []ruleset.Match{{Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchPort, Lo: n.Port, Hi: n.Port}}
+	rule := ruleset.Rule{Action: ruleset.NoTrack, Matches: wrapped, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what Nodes wrap is not tracked"}}
+	p.Chains[string(ruleset.FromNode)] = &ruleset.Chain{Rules: []ruleset.Rule{rule}}
+	// A Pod that sends to this port of somebody else gets its answers by conntrack.
+	rule.Matches = append(slices.Clip(wrapped), ruleset.Match{Kind: ruleset.MatchToNode})
+	in := p.Chains[string(ruleset.FromPods)]
+	in.Rules = append(in.Rules, rule)
 }
 
 // bind drops what comes over the links of another plugin to Pods with an address that the Node

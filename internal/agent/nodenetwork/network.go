@@ -319,6 +319,7 @@ func (n *Network) Sync() {
 	}
 	if n.Makes() {
 		rules.Returns, rules.Port, rules.Ends = plan.Returns, n.Config.VXLANPort(), network.EndsOf(nodes)
+		rules.Wraps = plan.State.Device != nil
 		rules.Own, rules.Keep, rules.NoSNAT = slices.Clone(plan.Ranges), slices.Concat(plan.Pods, n.Config.Except), n.Config.NoSNAT
 		if rules.Exits = exits; len(exits) > 0 {
 			rules.Near = network.AddressesOf(nodes)

@@ -130,7 +130,7 @@ func (s *story) receive(e kernel.TraceEvent, sent, byPod bool, p Place) {
 
 func isBase(b ruleset.Base) bool {
 	return slices.Contains(ruleset.Bases(), b) ||
-		slices.Contains([]ruleset.Base{ruleset.FromPods, ruleset.ToOthers, ruleset.InClear, ruleset.ToServices, ruleset.HostToServices, ruleset.Segments}, b)
+		slices.Contains([]ruleset.Base{ruleset.FromPods, ruleset.FromNode, ruleset.ToOthers, ruleset.InClear, ruleset.ToServices, ruleset.HostToServices, ruleset.Segments}, b)
 }
 
 // ours takes in what a rule of ours has done.

@@ -119,6 +119,8 @@ func (l lacks) expressions(r *ruleset.Rule, family ruleset.Family) []expr.Any {
 			&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register})
 	case ruleset.ClampSegments:
 		return append(out, clamping()...)
+	case ruleset.NoTrack:
+		return append(out, &expr.Notrack{})
 	case ruleset.Jump:
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Target})
 	case ruleset.Queue:
@@ -614,6 +616,8 @@ func parseExpression(b []byte) (expr.Any, error) {
 		e = &expr.NAT{}
 	case "masq":
 		e = &expr.Masq{}
+	case "notrack":
+		return &expr.Notrack{}, nil
 	case "rt":
 		return parseRt(data)
 	case "byteorder":
@@ -830,6 +834,7 @@ func hooks() map[string]hook {
 		string(ruleset.AskedByPods): {unix.NF_INET_FORWARD, afterAll, kindFilter},
 		string(ruleset.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority, kindFilter}, string(ruleset.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
 		string(ruleset.FromPods): {unix.NF_INET_PRE_ROUTING, rawPriority, kindFilter}, string(ruleset.ToOthers): {unix.NF_INET_POST_ROUTING, sourcePriority, kindNAT},
+		string(ruleset.FromNode):       {unix.NF_INET_LOCAL_OUT, rawPriority, kindFilter},
 		string(ruleset.InClear):        {unix.NF_INET_POST_ROUTING, 0, kindFilter},
 		string(ruleset.ToExits):        {unix.NF_INET_PRE_ROUTING, exitPriority, kindFilter},
 		string(ruleset.Segments):       {unix.NF_INET_FORWARD, manglePriority, kindFilter},

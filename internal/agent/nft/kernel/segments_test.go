@@ -135,7 +135,13 @@ func TestSegments(t *testing.T) {
 		t.Run(link, func(t *testing.T) {
 			l := newTunnelled(t, link)
 			table := open(t, l.node)
-			program := new(nft.Compiler).Compile(nft.Input{Node: &nft.Node{Network: &nft.Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}, NoSNAT: true}}}).Program
+			network := &nft.Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}, NoSNAT: true}
+			if link == ruleset.SealedLink {
+				network.Sealed = []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}
+			} else {
+				network.Wraps, network.Port = true, 4789
+			}
+			program := new(nft.Compiler).Compile(nft.Input{Node: &nft.Node{Network: network}}).Program
 			for to, most := range map[string]int{"10.244.1.2:8080": 1360, "[fd00:1::2]:8080": 1340} {
 				at := netip.MustParseAddrPort(to)
 				if _, err := table.Apply(ruleset.LetPass()); err != nil {

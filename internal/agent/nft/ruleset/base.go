@@ -29,6 +29,8 @@ const (
 	// it, and ToOthers what leaves, after that.
 	FromPods Base = "network-from-pods"
 	ToOthers Base = "network-to-others"
+	// FromNode is what the Node sends, before conntrack follows it.
+	FromNode Base = "network-from-node"
 	// InClear is what leaves, where some of it must be encrypted.
 	InClear Base = "network-in-clear"
 	// ToServices and HostToServices are where it is chosen where connections to Services go: of

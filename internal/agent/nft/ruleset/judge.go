@@ -119,7 +119,7 @@ func (p *Program) walk(chain string, packet *Packet) *Rule {
 			continue
 		}
 		switch r.Action {
-		case Log, SetExit, ClampSegments:
+		case Log, SetExit, ClampSegments, NoTrack:
 		case Queue:
 			return &Rule{Action: Accept, Origin: r.Origin}
 		case Jump:

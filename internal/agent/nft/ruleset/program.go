@@ -232,10 +232,12 @@ const (
 	// ClampSegments lowers what a new connection of TCP allows in one segment to what fits the
 	// routes of its packets, and the next rule goes on with it.
 	ClampSegments
+	// NoTrack keeps conntrack from following the packet, and the next rule goes on with it.
+	NoTrack
 )
 
 func (a Action) String() string {
-	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup", "masquerade", "balance", "reject with icmpx port-unreachable", "snat to", "take exit", "clamp segments"}[a]
+	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup", "masquerade", "balance", "reject with icmpx port-unreachable", "snat to", "take exit", "clamp segments", "notrack"}[a]
 }
 
 // OriginKind is why a rule is there.
