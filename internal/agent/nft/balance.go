@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -22,6 +23,28 @@ type Balanced struct {
 	// ClusterIPs are the addresses of Services within the cluster, sorted. A port that one of them
 	// does not have is refused.
 	ClusterIPs []netip.Addr
+	// Descent tells how it came about, where that is known.
+	Descent Descent
+}
+
+// Descent tells from which other Balanced one was made.
+type Descent struct {
+	// Mark stands for the Balanced, and From for the other one; nil for none.
+	Mark, From *ruleset.Mark
+	// Touched are the places that may lead elsewhere than from there, without order.
+	Touched []Frontend
+}
+
+// touched are the places that may differ from those of another Balanced; false where that is not
+// known.
+func (b *Balanced) touched(former *Balanced) ([]Frontend, bool) {
+	if b == former {
+		return nil, true
+	}
+	if b.Unknown || former.Unknown || b.Descent.From == nil || b.Descent.From != former.Descent.Mark {
+		return nil, false
+	}
+	return b.Descent.Touched, true
 }
 
 // Balance is what becomes of connections that are made to one place.
@@ -97,12 +120,7 @@ func (b *balanced) take(former *balanced, places []Frontend) {
 	b.dispatch, b.chains, b.uses = maps.Clone(former.dispatch), maps.Clone(former.chains), maps.Clone(former.uses)
 	b.led.From, b.led.Touched = former.led.Mark, map[ruleset.SetName][]string{}
 	for _, at := range places {
-		if was := former.of.To[at]; was != nil {
-			b.each(at, was, func(name ruleset.SetName, key string, _ func() string) { b.set(name, key, "", false) })
-		}
-		if to := b.of.To[at]; to != nil {
-			b.place(at, to)
-		}
+		b.move(at, former.of.To[at], b.of.To[at])
 	}
 	if !slices.Equal(b.of.ClusterIPs, former.of.ClusterIPs) {
 		for _, a := range former.of.ClusterIPs {
@@ -137,6 +155,31 @@ func (b *balanced) take(former *balanced, places []Frontend) {
 		}
 	}
 	b.chains = reached
+}
+
+// move leads from a place elsewhere; nil is nowhere. It sets elements only where they differ.
+func (b *balanced) move(at Frontend, was, now *Balance) {
+	type element struct {
+		name ruleset.SetName
+		key  string
+	}
+	stays := map[element]bool{}
+	if now != nil {
+		b.each(at, now, func(name ruleset.SetName, key string, value func() string) {
+			stays[element{name, key}] = true
+			v := value()
+			if is, there := b.dispatch[name][key]; !there || is != v {
+				b.set(name, key, v, true)
+			}
+		})
+	}
+	if was != nil {
+		b.each(at, was, func(name ruleset.SetName, key string, _ func() string) {
+			if !stays[element{name, key}] {
+				b.set(name, key, "", false)
+			}
+		})
+	}
 }
 
 // set gives an element of a dispatch a value, or removes it. A dispatch that was taken over is
@@ -209,6 +252,15 @@ func (b *balanced) each(at Frontend, to *Balance, do func(name ruleset.SetName, 
 // few.
 func (b *Balanced) differs(former *Balanced) (places []Frontend, few bool) {
 	most := len(b.To) / mostTouched
+	if touched, known := b.touched(former); known {
+		for _, at := range touched {
+			was, now := former.To[at], b.To[at]
+			if (was == nil) != (now == nil) || was != nil && !was.equal(now) {
+				places = append(places, at)
+			}
+		}
+		return places, len(places) <= most
+	}
 	found := 0
 	for at, to := range b.To {
 		was := former.To[at]
@@ -362,7 +414,11 @@ func (f Frontend) Compare(o Frontend) int {
 
 // Equal reports whether two lead the same way.
 func (b *Balanced) Equal(o *Balanced) bool {
-	return b == o || b.Unknown == o.Unknown && slices.Equal(b.ClusterIPs, o.ClusterIPs) && maps.EqualFunc(b.To, o.To, (*Balance).equal)
+	if _, known := b.touched(o); known {
+		places, few := b.differs(o)
+		return few && len(places) == 0 && slices.Equal(b.ClusterIPs, o.ClusterIPs)
+	}
+	return b.Unknown == o.Unknown && slices.Equal(b.ClusterIPs, o.ClusterIPs) && maps.EqualFunc(b.To, o.To, (*Balance).equal)
 }
 
 func (b *Balance) equal(o *Balance) bool {
@@ -379,22 +435,42 @@ func (b *Balance) has(at netip.AddrPort) bool {
 	return in(b.Backends) || in(b.Inside)
 }
 
-// Loses reports whether a client may have stayed with a backend that is none any more.
-func (b *Balanced) Loses(former *Balanced) bool {
-	for at, was := range former.To {
-		if was.Sticky == 0 {
-			continue
-		}
-		now := b.To[at]
-		if now == was {
-			continue
-		}
-		for _, list := range [][]netip.AddrPort{was.Backends, was.Inside} {
-			for _, backend := range list {
-				if now == nil || !now.has(backend) {
-					return true
+// places are those of a former Balanced and of this one that may differ, each with where it led and
+// leads; nil is nowhere.
+func (b *Balanced) places(former *Balanced) iter.Seq2[Frontend, [2]*Balance] {
+	return func(yield func(Frontend, [2]*Balance) bool) {
+		if touched, known := b.touched(former); known {
+			for _, at := range touched {
+				if !yield(at, [2]*Balance{former.To[at], b.To[at]}) {
+					return
 				}
 			}
+			return
+		}
+		for at, was := range former.To {
+			if now := b.To[at]; now != was && !yield(at, [2]*Balance{was, now}) {
+				return
+			}
+		}
+		for at, now := range b.To {
+			if former.To[at] == nil && !yield(at, [2]*Balance{nil, now}) {
+				return
+			}
+		}
+	}
+}
+
+// lost reports whether connections went to a backend that is none any more.
+func lost(was, now *Balance) bool {
+	gone := func(backend netip.AddrPort) bool { return now == nil || !now.has(backend) }
+	return was != nil && (slices.ContainsFunc(was.Backends, gone) || slices.ContainsFunc(was.Inside, gone))
+}
+
+// Loses reports whether a client may have stayed with a backend that is none any more.
+func (b *Balanced) Loses(former *Balanced) bool {
+	for _, led := range b.places(former) {
+		if was := led[0]; was != nil && was.Sticky != 0 && lost(was, led[1]) {
+			return true
 		}
 	}
 	return false
@@ -406,27 +482,9 @@ func (b *Balanced) MovesDatagrams(former *Balanced) bool {
 	if former == nil || former.Unknown {
 		return true
 	}
-	for at, was := range former.To {
-		if at.Protocol != ruleset.UDP {
-			continue
-		}
-		now := b.To[at]
-		if now == was {
-			continue
-		}
-		for _, list := range [][]netip.AddrPort{was.Backends, was.Inside} {
-			for _, backend := range list {
-				if now == nil || !now.has(backend) {
-					return true
-				}
-			}
-		}
-	}
-	for at, now := range b.To {
-		if at.Protocol != ruleset.UDP || len(now.Backends)+len(now.Inside) == 0 {
-			continue
-		}
-		if was := former.To[at]; was == nil || len(was.Backends)+len(was.Inside) == 0 {
+	some := func(x *Balance) bool { return x != nil && len(x.Backends)+len(x.Inside) > 0 }
+	for at, led := range b.places(former) {
+		if at.Protocol == ruleset.UDP && (lost(led[0], led[1]) || some(led[1]) && !some(led[0])) {
 			return true
 		}
 	}

@@ -147,8 +147,10 @@ func TestFewPlaces(t *testing.T) {
 		return at
 	}
 	var former *ruleset.Program
+	var last *Balanced
 	taken := 0
 	for step := range 300 {
+		var touched []Frontend
 		to = maps.Clone(to)
 		moves := 1 + r.IntN(3)
 		if step%50 == 0 { // everything is another one
@@ -156,6 +158,7 @@ func TestFewPlaces(t *testing.T) {
 		}
 		for range moves {
 			at := place()
+			touched = append(touched, at)
 			if r.IntN(3) == 0 {
 				delete(to, at)
 			} else {
@@ -175,6 +178,15 @@ func TestFewPlaces(t *testing.T) {
 			}
 		}
 		slices.SortFunc(of.ClusterIPs, netip.Addr.Compare)
+		if plain := *of; r.IntN(2) == 0 { // which was made of the last one
+			if of.Descent.Mark = new(ruleset.Mark); last != nil {
+				of.Descent.From, of.Descent.Touched = last.Descent.Mark, append(touched, place())
+				if of.Loses(last) != plain.Loses(last) || of.MovesDatagrams(last) != plain.MovesDatagrams(last) || of.Equal(last) != plain.Equal(last) {
+					t.Fatalf("step %d: what differs is judged by what may differ otherwise than by everything", step)
+				}
+			}
+		}
+		last = of
 		got, want := compiler.Compile(Input{Node: node, Balanced: of}).Program, new(Compiler).Compile(Input{Node: node, Balanced: of}).Program
 		if got.String() != want.String() {
 			t.Fatalf("step %d:\n%s\nwant\n%s", step, got, want)

@@ -83,6 +83,11 @@ type Balancer struct {
 	bySlice map[name][]*discoveryv1.EndpointSlice
 	// clusterIPs are those of all Services, sorted.
 	clusterIPs []netip.Addr
+	// last is the last result, and hostPorts are the ports that it was made with. contested are its
+	// places that several claim.
+	last      *nft.Balanced
+	hostPorts []HostPort
+	contested map[nft.Frontend]bool
 }
 
 // known is where a Service is led to.
@@ -119,7 +124,8 @@ func (b *Balancer) Balance(in Input) *nft.Balanced {
 	}
 	stale, all := b.takeSlices(in.Slices), b.node != in.Node
 	b.node = in.Node
-	count, sorted, sameIPs := 0, true, true
+	d := difference{sameIPs: true, sorted: true}
+	count := 0
 	for _, s := range in.Services {
 		key := name{s.Namespace, s.Name}
 		k := b.services[key]
@@ -134,33 +140,34 @@ func (b *Balancer) Balance(in Input) *nft.Balanced {
 		if k.Service == s && !stale[key] && !all {
 			continue
 		}
-		sorted = sorted && k.Service != nil && k.CreationTimestamp.Equal(&s.CreationTimestamp)
+		d.sorted = d.sorted && k.Service != nil && k.CreationTimestamp.Equal(&s.CreationTimestamp)
 		led := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{}}
 		w := &service{Service: s, node: in.Node, slices: b.bySlice[key], out: led}
 		w.lead()
-		sameIPs = sameIPs && slices.Equal(k.clusterIPs, led.ClusterIPs)
-		k.Service, k.clusterIPs, k.places = s, led.ClusterIPs, k.places[:0]
+		d.sameIPs = d.sameIPs && slices.Equal(k.clusterIPs, led.ClusterIPs)
+		d.was = append(d.was, k.places...)
+		k.Service, k.clusterIPs, k.places = s, led.ClusterIPs, nil
 		for at, to := range led.To {
 			k.places = append(k.places, place{at, to})
 		}
+		d.now = append(d.now, k.places...)
 	}
 	if count < len(b.services) {
 		gone := func(k *known) bool { return k.seen != b.run }
-		maps.DeleteFunc(b.services, func(_ name, k *known) bool { return gone(k) })
-		b.order, sameIPs = slices.DeleteFunc(b.order, gone), false
+		maps.DeleteFunc(b.services, func(_ name, k *known) bool {
+			if gone(k) {
+				d.was = append(d.was, k.places...)
+			}
+			return gone(k)
+		})
+		b.order, d.sameIPs = slices.DeleteFunc(b.order, gone), false
 	}
-	if !sorted {
+	if !d.sorted {
 		slices.SortFunc(b.order, func(a, b *known) int {
 			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
 	}
-	out := &nft.Balanced{To: make(map[nft.Frontend]*nft.Balance, 2*len(b.order))}
-	for _, k := range b.order {
-		for _, p := range k.places {
-			put(out, p.at, p.to)
-		}
-	}
-	if !sameIPs {
+	if !d.sameIPs {
 		b.clusterIPs = nil
 		for _, k := range b.order {
 			b.clusterIPs = append(b.clusterIPs, k.clusterIPs...)
@@ -168,8 +175,76 @@ func (b *Balancer) Balance(in Input) *nft.Balanced {
 		slices.SortFunc(b.clusterIPs, netip.Addr.Compare)
 		b.clusterIPs = slices.Compact(b.clusterIPs)
 	}
-	out.ClusterIPs = b.clusterIPs
-	for _, h := range in.HostPorts {
+	if b.last == nil || !slices.Equal(in.HostPorts, b.hostPorts) || !b.change(&d) {
+		b.rebuild(in.HostPorts)
+	}
+	b.unfinished = false
+	return b.last
+}
+
+// difference is what differs from the last time.
+type difference struct {
+	// was and now are the places of the Services that have changed.
+	was, now []place
+	// sameIPs tells that no address of a Service has changed, and sorted that the order by age is
+	// that of the last time.
+	sameIPs, sorted bool
+}
+
+// mostChanged is what part of the places may change for the rest to be taken over: one in two.
+const mostChanged = 2
+
+// change makes the next result of the last one. It does nothing, and returns false, if many places
+// change, or one that several claim.
+func (b *Balancer) change(d *difference) bool {
+	if len(d.was)+len(d.now) == 0 && d.sameIPs {
+		return true
+	}
+	if len(d.was)+len(d.now) > len(b.last.To)/mostChanged {
+		return false
+	}
+	for _, list := range [][]place{d.was, d.now} {
+		for _, p := range list {
+			if b.contested[p.at] {
+				return false
+			}
+		}
+	}
+	next := &nft.Balanced{To: maps.Clone(b.last.To), ClusterIPs: b.clusterIPs, Descent: nft.Descent{Mark: new(ruleset.Mark), From: b.last.Descent.Mark}}
+	for _, p := range d.was {
+		delete(next.To, p.at)
+		next.Descent.Touched = append(next.Descent.Touched, p.at)
+	}
+	for _, p := range d.now {
+		if next.To[p.at] != nil { // two claim it from now on
+			return false
+		}
+		next.To[p.at] = p.to
+		if b.last.To[p.at] == nil {
+			next.Descent.Touched = append(next.Descent.Touched, p.at)
+		}
+	}
+	b.last = next
+	return true
+}
+
+// rebuild makes the result of everything.
+func (b *Balancer) rebuild(ports []HostPort) {
+	out := &nft.Balanced{To: make(map[nft.Frontend]*nft.Balance, 2*len(b.order)), ClusterIPs: b.clusterIPs, Descent: nft.Descent{Mark: new(ruleset.Mark)}}
+	b.contested = map[nft.Frontend]bool{}
+	claim := func(at nft.Frontend, to *nft.Balance) {
+		if out.To[at] != nil {
+			b.contested[at] = true
+			return
+		}
+		out.To[at] = to
+	}
+	for _, k := range b.order {
+		for _, p := range k.places {
+			claim(p.at, p.to)
+		}
+	}
+	for _, h := range ports {
 		protocol, known := protocolOf(h.Protocol)
 		if !known || h.Port == 0 || !h.To.IsValid() {
 			continue
@@ -179,11 +254,10 @@ func (b *Balancer) Balance(in Input) *nft.Balanced {
 			at.Address = anyAddress(h.To.Addr().Is6())
 		}
 		if at.Address.Is6() == h.To.Addr().Is6() {
-			put(out, at, &nft.Balance{Backends: []netip.AddrPort{h.To}})
+			claim(at, &nft.Balance{Backends: []netip.AddrPort{h.To}})
 		}
 	}
-	b.unfinished = false
-	return out
+	b.hostPorts, b.last = slices.Clone(ports), out
 }
 
 // takeSlices takes in the slices that there are, and returns the Services whose slices are others.

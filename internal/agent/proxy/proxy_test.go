@@ -388,17 +388,56 @@ func TestBalanceLeavesOut(t *testing.T) {
 	}
 }
 
+// same reports whether two lead the same way, however they came about.
+func same(a, b *nft.Balanced) bool {
+	return a.Unknown == b.Unknown && reflect.DeepEqual(a.To, b.To) && reflect.DeepEqual(a.ClusterIPs, b.ClusterIPs)
+}
+
+// descends reports whether one was made of another one, and fails if it leads elsewhere from a
+// place that it does not name.
+func descends(t *testing.T, now, former *nft.Balanced) bool {
+	t.Helper()
+	if former == nil || now == former || now.Descent.From == nil {
+		return false
+	}
+	if now.Descent.From != former.Descent.Mark {
+		t.Fatal("it was made of another one than the last one")
+	}
+	touched := map[nft.Frontend]bool{}
+	for _, at := range now.Descent.Touched {
+		touched[at] = true
+	}
+	for _, to := range []map[nft.Frontend]*nft.Balance{now.To, former.To} {
+		for at := range to {
+			if !touched[at] && now.To[at] != former.To[at] {
+				t.Fatalf("%v leads elsewhere, and is not named", at)
+			}
+		}
+	}
+	return true
+}
+
 // TestBalancerKnows changes few objects of random input again and again: what is said is what one
 // that knows nothing says.
 func TestBalancerKnows(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
+	taken, contested := 0, 0
 	for range 300 {
 		in, other := draw(random), draw(random)
 		var b Balancer
+		var former *nft.Balanced
 		for range 10 {
-			if got, want := b.Balance(in), Balance(in); !reflect.DeepEqual(got, want) {
+			got, want := b.Balance(in), Balance(in)
+			if !same(got, want) {
 				t.Fatalf("%+v, want %+v", got, want)
 			}
+			if descends(t, got, former) {
+				taken++
+			}
+			if len(b.contested) > 0 {
+				contested++
+			}
+			former = got
 			in.Services, in.Slices = slices.Clone(in.Services), slices.Clone(in.Slices)
 			switch n := random.IntN(5); {
 			case n == 0:
@@ -415,7 +454,19 @@ func TestBalancerKnows(t *testing.T) {
 			case len(other.Slices) > 0:
 				in.Slices = append(in.Slices, other.Slices[random.IntN(len(other.Slices))])
 			}
+			if len(in.Services) > 0 && random.IntN(4) == 0 { // one that others have, too
+				i := random.IntN(len(in.Services))
+				s := in.Services[i].DeepCopy()
+				s.Spec.ExternalIPs = []string{"203.0.113.100"}
+				in.Services[i] = s
+			}
+			if random.IntN(10) == 0 { // a port of a Service, perhaps
+				in.HostPorts = []HostPort{{Port: uint16(30000 + 10*random.IntN(4)), Protocol: corev1.ProtocolTCP, To: netip.MustParseAddrPort("10.244.0.9:1")}}
+			}
 		}
+	}
+	if taken < 300 || contested < 100 {
+		t.Errorf("%d were made of the last one, and %d had places that several claim: too few to show anything", taken, contested)
 	}
 }
 
@@ -434,7 +485,7 @@ func TestBalancerStopped(t *testing.T) {
 			}()
 			b.Balance(Input{Node: in.Node, Services: append([]*corev1.Service{nil}, in.Services...), Slices: in.Slices})
 		}()
-		if got, want := b.Balance(in), Balance(in); !reflect.DeepEqual(got, want) {
+		if got, want := b.Balance(in), Balance(in); !same(got, want) {
 			t.Fatalf("%+v, want %+v", got, want)
 		}
 	}
