@@ -136,6 +136,11 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 		{Matches: []ruleset.Match{{Kind: ruleset.MatchPodLink}, {Kind: ruleset.MatchNoWayBack}}, Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginSpoofed}},
 	}}
 	if services != nil {
+		// Conntrack does not translate a segment outside of the window of its connection. With the
+		// address of the backend as its source the client would reset the connection.
+		out := p.Chains[string(ruleset.PodsOut)]
+		out.Rules = slices.Insert(out.Rules, 2, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchInvalid}}, Action: ruleset.Drop,
+			Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "part of no connection"}})
 		if b := w.balanced; b == nil || b.of != services || !slices.Equal(b.own, n.Own) {
 			w.balanced = balance(services, n.Own, b)
 		}

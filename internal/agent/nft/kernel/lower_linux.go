@@ -223,6 +223,8 @@ func matching(m *ruleset.Match, family ruleset.Family) []expr.Any {
 	case ruleset.MatchEstablished:
 		state := binary.NativeEndian.AppendUint32(nil, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)
 		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register}}, anyBit(state)...)
+	case ruleset.MatchInvalid:
+		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register}}, anyBit(binary.NativeEndian.AppendUint32(nil, expr.CtStateBitINVALID))...)
 	case ruleset.MatchTranslated:
 		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATUS, Register: register}}, anyBit(binary.NativeEndian.AppendUint32(nil, statusTranslated))...)
 	case ruleset.MatchLoopback:

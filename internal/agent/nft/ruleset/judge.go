@@ -22,6 +22,8 @@ type Packet struct {
 	Loopback bool
 	// Established tells that the packet belongs to a connection, Dead that it was given up.
 	Established, Dead bool
+	// Invalid tells that conntrack assigns it to no connection.
+	Invalid bool
 	// Translated tells that it was made to another destination, and Original to which one.
 	Translated bool
 	Original   netip.AddrPort
@@ -160,6 +162,8 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 		return packet.Dead
 	case MatchEstablished:
 		return packet.Established
+	case MatchInvalid:
+		return packet.Invalid
 	case MatchLoopback:
 		return packet.Loopback
 	case MatchTranslated:

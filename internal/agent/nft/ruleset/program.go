@@ -174,6 +174,9 @@ const (
 	// MatchSourceTranslated: the other end sees another source of the connection.
 	// MatchAnsweredElsewhere: it sees another one than Peer. MatchAnsweredAt: it sees Peer.
 	MatchSourceTranslated
+	// MatchInvalid: conntrack assigns the packet to no connection, so its addresses are translated
+	// by none.
+	MatchInvalid
 	MatchAnsweredElsewhere
 	MatchAnsweredAt
 )
@@ -512,6 +515,8 @@ func (m Match) String() string {
 		return "dead"
 	case MatchEstablished:
 		return "established,related"
+	case MatchInvalid:
+		return "invalid"
 	case MatchLoopback:
 		return "loopback"
 	case MatchFamily:
