@@ -29,13 +29,13 @@ type Balanced struct {
 
 // Descent tells from which other Balanced one was made.
 type Descent struct {
-	// Mark stands for the Balanced, and From for the other one; nil for none.
+	// Mark identifies the Balanced, and From the other one; nil for none.
 	Mark, From *ruleset.Mark
 	// Touched are the places that may lead elsewhere than from there, without order.
 	Touched []Frontend
 }
 
-// touched are the places that may differ from those of another Balanced; false where that is not
+// touched are the places that may lead elsewhere than in another Balanced; false where that is not
 // known.
 func (b *Balanced) touched(former *Balanced) ([]Frontend, bool) {
 	if b == former {
@@ -435,8 +435,8 @@ func (b *Balance) has(at netip.AddrPort) bool {
 	return in(b.Backends) || in(b.Inside)
 }
 
-// places are those of a former Balanced and of this one that may differ, each with where it led and
-// leads; nil is nowhere.
+// places are the places of a former Balanced and of this one that may differ, with where each led
+// and leads; nil is nowhere.
 func (b *Balanced) places(former *Balanced) iter.Seq2[Frontend, [2]*Balance] {
 	return func(yield func(Frontend, [2]*Balance) bool) {
 		if touched, known := b.touched(former); known {
