@@ -17,7 +17,7 @@ func (r *Region) ACLs() network.ACLs { return network.ACLsAt(r.s) }
 func (r *Region) Templates() compute.Templates { return compute.TemplatesAt(r.s) }
 
 // Lists returns that part of the region.
-func (r *Region) Lists() group.PrefixListCalls { return group.PrefixListCallsAt(r.s) }
+func (r *Region) Lists() group.PrefixLists { return group.PrefixListsAt(r.s) }
 
 // Peerings returns that part of the region.
 func (r *Region) Peerings() network.Peerings { return network.PeeringsAt(r.s) }
@@ -32,7 +32,7 @@ func (r *Region) Groups() group.Groups { return group.GroupsAt(r.s) }
 func (r *Region) Interfaces() compute.Interfaces { return compute.InterfacesAt(r.s) }
 
 // InstanceCalls returns that part of the region.
-func (r *Region) InstanceCalls() compute.InstanceCalls { return compute.InstanceCallsAt(r.s) }
+func (r *Region) InstanceCalls() compute.Instances { return compute.InstancesAt(r.s) }
 
 // Services returns that part of the region.
 func (r *Region) Services() service.Services { return service.ServicesAt(r.s) }

@@ -17,7 +17,7 @@ const keepTerminated = time.Hour
 // RunInstances launches MaxCount instances in state pending. A repeated ClientToken with the same
 // parameters returns the first reservation in its present state; with other parameters it is
 // IdempotentParameterMismatch.
-func (r InstanceCalls) RunInstances(in aws.RunInstancesInput) (aws.Reservation, error) {
+func (r Instances) RunInstances(in aws.RunInstancesInput) (aws.Reservation, error) {
 	var out aws.Reservation
 	err := r.s.Mutate("RunInstances", func(now time.Time) ([]string, error) {
 		request, err := json.Marshal(in)
@@ -50,7 +50,7 @@ func (r InstanceCalls) RunInstances(in aws.RunInstancesInput) (aws.Reservation, 
 	return out, err
 }
 
-func (r InstanceCalls) reservation(t aws.RunToken) aws.Reservation {
+func (r Instances) reservation(t aws.RunToken) aws.Reservation {
 	out := aws.Reservation{ID: t.Reservation, OwnerID: r.s.Account}
 	for _, id := range t.Instances {
 		if i := r.s.Data.Instances[id]; i != nil {
@@ -61,7 +61,7 @@ func (r InstanceCalls) reservation(t aws.RunToken) aws.Reservation {
 }
 
 // checkRun checks the parameters and plans the interfaces of one instance.
-func (r InstanceCalls) checkRun(in *aws.RunInstancesInput, now time.Time) ([]nicPlan, error) {
+func (r Instances) checkRun(in *aws.RunInstancesInput, now time.Time) ([]nicPlan, error) {
 	if in.ImageID == "" {
 		return nil, aws.Refuse("MissingParameter", "The request must contain the parameter ImageId")
 	}
@@ -111,7 +111,7 @@ func (r InstanceCalls) checkRun(in *aws.RunInstancesInput, now time.Time) ([]nic
 
 // launch makes the instances. Only the addresses of the subnets can still run out, so that is found
 // out before anything is stored.
-func (r InstanceCalls) launch(in *aws.RunInstancesInput, plans []nicPlan, now time.Time) (aws.RunToken, []string, error) {
+func (r Instances) launch(in *aws.RunInstancesInput, plans []nicPlan, now time.Time) (aws.RunToken, []string, error) {
 	t := aws.RunToken{Reservation: r.s.NewID("r")}
 	used := r.s.Used(plans[0].vpc())
 	var instances []*aws.Instance
@@ -158,7 +158,7 @@ func (r InstanceCalls) launch(in *aws.RunInstancesInput, plans []nicPlan, now ti
 }
 
 // StartInstances starts stopped instances. All or nothing.
-func (r InstanceCalls) StartInstances(ids []string) ([]aws.StateChange, error) {
+func (r Instances) StartInstances(ids []string) ([]aws.StateChange, error) {
 	from := []aws.InstanceState{aws.Stopped, aws.Running, aws.Pending}
 	return r.power("StartInstances", "started", ids, from, func(i *aws.Instance, now time.Time) {
 		if i.State == aws.Stopped {
@@ -172,7 +172,7 @@ func (r InstanceCalls) StartInstances(ids []string) ([]aws.StateChange, error) {
 // StopInstances stops running instances; they keep interfaces, private addresses and groups, and
 // give back public addresses that were lent to them. With force the guest is not waited for: the
 // stopping state has no length. All or nothing.
-func (r InstanceCalls) StopInstances(ids []string, force bool) ([]aws.StateChange, error) {
+func (r Instances) StopInstances(ids []string, force bool) ([]aws.StateChange, error) {
 	delay := r.s.Transition()
 	if force {
 		delay = 0
@@ -191,7 +191,7 @@ func userInitiated(now time.Time) string {
 	return "User initiated (" + now.UTC().Format("2006-01-02 15:04:05") + " GMT)"
 }
 
-func (r InstanceCalls) takeBackPublicIPs(i *aws.Instance) {
+func (r Instances) takeBackPublicIPs(i *aws.Instance) {
 	for _, n := range r.s.Data.Attached(i.ID) {
 		for k := range n.PrivateIPs {
 			if n.PrivateIPs[k].AutoPublic {
@@ -201,7 +201,7 @@ func (r InstanceCalls) takeBackPublicIPs(i *aws.Instance) {
 	}
 }
 
-func (r InstanceCalls) lendPublicIPs(i *aws.Instance) {
+func (r Instances) lendPublicIPs(i *aws.Instance) {
 	for _, n := range r.s.Data.Attached(i.ID) {
 		for k := range n.PrivateIPs {
 			if n.PrivateIPs[k].AutoPublic {
@@ -213,7 +213,7 @@ func (r InstanceCalls) lendPublicIPs(i *aws.Instance) {
 
 // TerminateInstances ends instances. Their interfaces go when the state reaches terminated: deleted
 // if they were made with the instance, else detached. The record stays for an hour. All or nothing.
-func (r InstanceCalls) TerminateInstances(ids []string) ([]aws.StateChange, error) {
+func (r Instances) TerminateInstances(ids []string) ([]aws.StateChange, error) {
 	from := []aws.InstanceState{aws.Pending, aws.Running, aws.ShuttingDown, aws.Terminated, aws.Stopping, aws.Stopped}
 	return r.power("TerminateInstances", "terminated", ids, from, func(i *aws.Instance, now time.Time) {
 		if i.State != aws.Terminated && i.State != aws.ShuttingDown {
@@ -225,7 +225,7 @@ func (r InstanceCalls) TerminateInstances(ids []string) ([]aws.StateChange, erro
 }
 
 // power turns instances that are all in one of the states of from.
-func (r InstanceCalls) power(action, verb string, ids []string, from []aws.InstanceState, turn func(*aws.Instance, time.Time)) ([]aws.StateChange, error) {
+func (r Instances) power(action, verb string, ids []string, from []aws.InstanceState, turn func(*aws.Instance, time.Time)) ([]aws.StateChange, error) {
 	var out []aws.StateChange
 	err := r.s.Mutate(action, func(now time.Time) ([]string, error) {
 		if len(ids) == 0 {
@@ -257,14 +257,14 @@ func (r InstanceCalls) power(action, verb string, ids []string, from []aws.Insta
 	return out, err
 }
 
-// InstanceCalls are the calls that run, change, stop and end instances.
-type InstanceCalls struct{ s *store.Site }
+// Instances are the calls that run, change, stop and end instances.
+type Instances struct{ s *store.Site }
 
-// InstanceCallsAt returns the calls on a site.
-func InstanceCallsAt(s *store.Site) InstanceCalls { return InstanceCalls{s} }
+// InstancesAt returns the calls on a site.
+func InstancesAt(s *store.Site) Instances { return Instances{s} }
 
 // Instances is DescribeInstances, reservations flattened: Instance.ReservationID groups them.
-func (r InstanceCalls) Instances(ids ...string) (out []aws.Instance, err error) {
+func (r Instances) Instances(ids ...string) (out []aws.Instance, err error) {
 	r.s.Read(func(now time.Time) {
 		attached := map[string][]*aws.NetworkInterface{}
 		for _, n := range r.s.Data.NICs {

@@ -10,13 +10,6 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/store"
 )
 
-func (p nicPlan) vpc() string {
-	if p.existing != nil {
-		return p.existing.VPCID
-	}
-	return p.subnet.VPCID
-}
-
 // WantedGroups checks a set of groups for an interface of a VPC and returns it without repetitions.
 // mixed is the refusal for a group of another VPC, which differs from call to call.
 func (r Interfaces) WantedGroups(vpcID string, ids []string, now time.Time, mixed func(group string) *aws.Error) ([]aws.GroupName, error) {
@@ -107,6 +100,13 @@ type nicPlan struct {
 	primary  netip.Addr // invalid = any free one
 	others   []netip.Addr
 	v6       []netip.Addr
+}
+
+func (p nicPlan) vpc() string {
+	if p.existing != nil {
+		return p.existing.VPCID
+	}
+	return p.subnet.VPCID
 }
 
 // planNIC checks an interface specification. taken collects the addresses that the call has

@@ -152,7 +152,7 @@ func (r Templates) DeleteLaunchTemplate(id, name string) (aws.LaunchTemplate, er
 }
 
 // ModifyInstance changes an attribute of an instance.
-func (r InstanceCalls) ModifyInstance(id string, c aws.InstanceChange) error {
+func (r Instances) ModifyInstance(id string, c aws.InstanceChange) error {
 	return r.s.Mutate("ModifyInstanceAttribute", func(now time.Time) ([]string, error) {
 		i, err := r.s.Instance(id, now)
 		if err != nil {

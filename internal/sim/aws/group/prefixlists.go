@@ -11,7 +11,7 @@ import (
 )
 
 // PrefixLists is DescribeManagedPrefixLists: the account's own lists and the lists of the cloud.
-func (r PrefixListCalls) PrefixLists(ids ...string) (out []aws.PrefixList, err error) {
+func (r PrefixLists) PrefixLists(ids ...string) (out []aws.PrefixList, err error) {
 	r.s.Read(func(now time.Time) {
 		out, err = store.ByID("pl", r.s.Data.PrefixLists, ids, func(p *aws.PrefixList) bool { return store.Seen(p.Visible, now) }, (*aws.PrefixList).Clone)
 	})
@@ -19,7 +19,7 @@ func (r PrefixListCalls) PrefixLists(ids ...string) (out []aws.PrefixList, err e
 }
 
 // PrefixListEntries is GetManagedPrefixListEntries. Version 0 means the current one.
-func (r PrefixListCalls) PrefixListEntries(id string, version int) (out []aws.PrefixListEntry, err error) {
+func (r PrefixLists) PrefixListEntries(id string, version int) (out []aws.PrefixListEntry, err error) {
 	lists, err := r.PrefixLists(id)
 	if err != nil {
 		return nil, err
@@ -34,18 +34,18 @@ func (r PrefixListCalls) PrefixListEntries(id string, version int) (out []aws.Pr
 	return p.Versions[version-1], nil
 }
 
-// PrefixListCalls are the calls about prefix lists.
-type PrefixListCalls struct{ s *store.Site }
+// PrefixLists are the calls about prefix lists.
+type PrefixLists struct{ s *store.Site }
 
-// PrefixListCallsAt returns the calls on a site.
-func PrefixListCallsAt(s *store.Site) PrefixListCalls { return PrefixListCalls{s} }
+// PrefixListsAt returns the calls on a site.
+func PrefixListsAt(s *store.Site) PrefixLists { return PrefixLists{s} }
 
 // Bounds of prefix list calls.
 const maxEntriesPerCall = 100
 
 // CreatePrefixList makes a customer-managed prefix list. A repeated ClientToken returns the first
 // list.
-func (r PrefixListCalls) CreatePrefixList(in aws.CreatePrefixListInput) (aws.PrefixList, error) {
+func (r PrefixLists) CreatePrefixList(in aws.CreatePrefixListInput) (aws.PrefixList, error) {
 	var out aws.PrefixList
 	err := r.s.Mutate("CreateManagedPrefixList", func(now time.Time) ([]string, error) {
 		if id, ok := r.s.ListTokens()[in.ClientToken]; ok && in.ClientToken != "" && r.s.Data.PrefixLists[id] != nil {
@@ -75,7 +75,7 @@ func (r PrefixListCalls) CreatePrefixList(in aws.CreatePrefixListInput) (aws.Pre
 	return out, err
 }
 
-func (r PrefixListCalls) checkNewList(in aws.CreatePrefixListInput) ([]aws.PrefixListEntry, error) {
+func (r PrefixLists) checkNewList(in aws.CreatePrefixListInput) ([]aws.PrefixListEntry, error) {
 	q := r.s.Quotas()
 	own := 0
 	for _, p := range r.s.Data.PrefixLists {
@@ -126,7 +126,7 @@ func addEntries(have []aws.PrefixListEntry, add []aws.EntrySpec, family string, 
 }
 
 // list finds a visible list that the account owns and that no operation is running on.
-func (r PrefixListCalls) list(id string, now time.Time) (*aws.PrefixList, error) {
+func (r PrefixLists) list(id string, now time.Time) (*aws.PrefixList, error) {
 	if err := aws.CheckID("pl", id); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (r PrefixListCalls) list(id string, now time.Time) (*aws.PrefixList, error)
 // version and makes the next one; it takes effect for every group that references the list. The
 // size cannot be changed together with entries, and not beyond the rule quota of any referencing
 // group.
-func (r PrefixListCalls) ModifyPrefixList(in aws.ModifyPrefixListInput) (aws.PrefixList, error) {
+func (r PrefixLists) ModifyPrefixList(in aws.ModifyPrefixListInput) (aws.PrefixList, error) {
 	var out aws.PrefixList
 	err := r.s.Mutate("ModifyManagedPrefixList", func(now time.Time) ([]string, error) {
 		p, err := r.list(in.PrefixListID, now)
@@ -205,7 +205,7 @@ func changedEntries(p *aws.PrefixList, in aws.ModifyPrefixListInput) ([]aws.Pref
 	return addEntries(kept, in.Add, p.Family, p.MaxEntries)
 }
 
-func (r PrefixListCalls) checkResize(p *aws.PrefixList, in aws.ModifyPrefixListInput) error {
+func (r PrefixLists) checkResize(p *aws.PrefixList, in aws.ModifyPrefixListInput) error {
 	size, q := *in.MaxEntries, r.s.Quotas()
 	if size < 1 || size > q.EntriesPerPrefixList || size < len(p.Entries()) {
 		return aws.InvalidValue("Invalid value '%d' for maxEntries. It must be between %d and %d.", size, max(1, len(p.Entries())), q.EntriesPerPrefixList)
@@ -233,7 +233,7 @@ func (r PrefixListCalls) checkResize(p *aws.PrefixList, in aws.ModifyPrefixListI
 }
 
 // DeletePrefixList deletes a list that no rule references.
-func (r PrefixListCalls) DeletePrefixList(id string) (aws.PrefixList, error) {
+func (r PrefixLists) DeletePrefixList(id string) (aws.PrefixList, error) {
 	var out aws.PrefixList
 	err := r.s.Mutate("DeleteManagedPrefixList", func(now time.Time) ([]string, error) {
 		p, err := r.list(id, now)

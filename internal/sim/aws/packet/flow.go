@@ -5,41 +5,6 @@ import (
 	"net/netip"
 )
 
-// service is protocol and port of the flow in words.
-func (f Flow) service() string {
-	switch f.Protocol {
-	case 6:
-		return fmt.Sprintf("tcp %d", f.Port)
-	case 17:
-		return fmt.Sprintf("udp %d", f.Port)
-	case 1, 58:
-		return fmt.Sprintf("%s %d/%d", map[int]string{1: "icmp", 58: "icmpv6"}[f.Protocol], f.ICMPType, f.ICMPCode)
-	}
-	return fmt.Sprintf("protocol %d", f.Protocol)
-}
-
-// String prints the flow, such as "tcp 443 from eni-0a to 10.0.0.7".
-func (f Flow) String() string {
-	return f.service() + " from " + f.Src.String() + " to " + f.Dst.String()
-}
-
-// String prints the end as it was given.
-func (e End) String() string {
-	switch {
-	case e.NIC != "" && e.Addr.IsValid():
-		return e.NIC + "/" + e.Addr.String()
-	case e.NIC != "":
-		return e.NIC
-	}
-	return e.Addr.String()
-}
-
-// Filter is a network ACL that stops a flow, or its answer: at which interface.
-type Filter struct {
-	NIC            string
-	Egress, Answer bool
-}
-
 // End is one end of a Flow.
 //
 //   - NIC set: that network interface; Addr, if set too, picks one of its addresses, otherwise the
@@ -74,6 +39,12 @@ type Half struct {
 	RuleID   string // first allowing rule
 }
 
+// Filter is a network ACL that stops a flow, or its answer: at which interface.
+type Filter struct {
+	NIC            string
+	Egress, Answer bool
+}
+
 // Verdict is the answer of Allowed. Reason is one printable line: which half refused, or which rule
 // of which group allowed.
 type Verdict struct {
@@ -86,4 +57,33 @@ type Verdict struct {
 	// StoppedBy is the network ACL, if the obstacle is one.
 	StoppedBy Filter
 	Reason    string
+}
+
+// service is protocol and port of the flow in words.
+func (f Flow) service() string {
+	switch f.Protocol {
+	case 6:
+		return fmt.Sprintf("tcp %d", f.Port)
+	case 17:
+		return fmt.Sprintf("udp %d", f.Port)
+	case 1, 58:
+		return fmt.Sprintf("%s %d/%d", map[int]string{1: "icmp", 58: "icmpv6"}[f.Protocol], f.ICMPType, f.ICMPCode)
+	}
+	return fmt.Sprintf("protocol %d", f.Protocol)
+}
+
+// String prints the flow, such as "tcp 443 from eni-0a to 10.0.0.7".
+func (f Flow) String() string {
+	return f.service() + " from " + f.Src.String() + " to " + f.Dst.String()
+}
+
+// String prints the end as it was given.
+func (e End) String() string {
+	switch {
+	case e.NIC != "" && e.Addr.IsValid():
+		return e.NIC + "/" + e.Addr.String()
+	case e.NIC != "":
+		return e.NIC
+	}
+	return e.Addr.String()
 }
