@@ -145,7 +145,7 @@ network-figures: ## Measure the network of Nodes, as root, and write it into doc
 	@hack/figures.sh network
 
 PROXIES ?= nftables,iptables
-NETWORKS ?= encap,encap+services,noEncap+services
+NETWORKS ?= encap,encap+services+dual,hybrid+services,noEncap+services,encap+services+ipv6
 cluster: build-slim build-agent build-cni ## Play upstream's cases about policies and the network on real clusters, as root (PROXIES=nftables,iptables NETWORKS=encap,encap+services FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
 	cd test/cluster && go vet ./... && go test -count=1 -timeout 6h -v -run 'TestUpstreamCases$$' . -args -nephele "$(CURDIR)/bin/nephele-slim" -agent "$(CURDIR)/bin/nephele-agent" -proxies "$(PROXIES)" -networks "$(NETWORKS)" $(if $(FOCUS),-focus "$(FOCUS)") $(if $(CLUSTER_CACHE),-cache "$(abspath $(CLUSTER_CACHE))") $(if $(CLUSTER_LOGS),-logs "$(abspath $(CLUSTER_LOGS))")
 

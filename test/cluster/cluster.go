@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -26,11 +27,6 @@ import (
 )
 
 const (
-	// controlAddress is where the control plane is, in the first of the subnets that it shares with
-	// the Nodes and routes between.
-	controlAddress = "198.18.0.1"
-	podNetwork     = "10.244.0.0/16"
-	serviceNetwork = "10.96.0.0/16"
 	// apiPort is that of the computed API of Nephele.
 	apiPort = 10349
 	// patience is how long anything may take that a cluster does of itself, on a busy machine.
@@ -46,13 +42,15 @@ type Options struct {
 	Manifests string
 	// Dir is a directory of its own, where keys, configuration and logs go.
 	Dir string
-	// Images are the names under which Pods get agnhost.
+	// Images are the names of the images of Pods.
 	Images []string
 	// Proxy is the mode of kube-proxy, nftables or iptables; empty: the agents lead to Services.
 	Proxy string
 	// Network is the mode in which the agents make the network of the Pods, such as encap; empty
 	// leaves that to the bridge plugin.
 	Network string
+	// Families are those of Pods, Services and Nodes, the primary one first; IPv4 for none.
+	Families []corev1.IPFamily
 	// Nodes is how many there are, and Subnets in how many subnets they take turns; 0 means one.
 	Nodes, Subnets int
 }
@@ -157,7 +155,7 @@ func writeImages(t Tools, path string, names []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.Image(f, append(slices.Clone(names), pauseImage)...), f.Close())
+	return errors.Join(t.Images(f, append(slices.Clone(names), pauseImage)...), f.Close())
 }
 
 // eventually waits until ok returns nil.
@@ -179,20 +177,29 @@ func (c *Cluster) eventually(ctx context.Context, what string, ok func(ctx conte
 // fabric makes the network between the control plane and the Nodes: a link for each subnet, between
 // which the control plane routes, as it does to the Pods of each Node.
 func (c *Cluster) fabric() error {
-	lo, err := netlink.LinkByName("lo")
+	here, err := netlink.NewHandle()
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(netlink.LinkSetUp(lo), sysctl("net.ipv4.ip_forward", "1")); err != nil {
+	defer here.Close()
+	lo, err := here.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	err = here.LinkSetUp(lo)
+	for _, name := range c.forwarding() {
+		err = errors.Join(err, sysctl(name, "1"))
+	}
+	if err != nil {
 		return fmt.Errorf("make the network of the nodes: %w", err)
 	}
 	for subnet := range c.subnets() {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fabricName(subnet)}}
-		address, err := netlink.ParseAddr(gatewayOf(subnet) + "/24")
-		if err != nil {
-			return err
+		err := here.LinkAdd(bridge)
+		for _, p := range c.families() {
+			err = errors.Join(err, p.give(here, bridge, p.gatewayOf(subnet)))
 		}
-		if err := errors.Join(netlink.LinkAdd(bridge), netlink.AddrAdd(bridge, address), netlink.LinkSetUp(bridge)); err != nil {
+		if err := errors.Join(err, here.LinkSetUp(bridge)); err != nil {
 			return fmt.Errorf("make the subnet %d of the nodes: %w", subnet, err)
 		}
 	}
@@ -206,12 +213,7 @@ func (c *Cluster) subnetOf(i int) int { return i % c.subnets() }
 
 func fabricName(subnet int) string { return fmt.Sprintf("fabric-%d", subnet) }
 
-// gatewayOf is the address of the control plane in a subnet.
-func gatewayOf(subnet int) string { return fmt.Sprintf("198.18.%d.1", subnet) }
-
-func nodeName(i int) string                 { return fmt.Sprintf("node-%d", i) }
-func (c *Cluster) nodeAddress(i int) string { return fmt.Sprintf("198.18.%d.%d", c.subnetOf(i), 10+i) }
-func nodePods(i int) string                 { return fmt.Sprintf("10.244.%d.0/24", i) }
+func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
 // program starts a program of the control plane.
 func (c *Cluster) program(name, path string, args ...string) error {
@@ -234,8 +236,12 @@ func (c *Cluster) control(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var served []net.IP
+	for _, p := range c.families() {
+		served = append(served, net.ParseIP(p.control()), net.ParseIP(p.apiService))
+	}
 	err = errors.Join(
-		ca.issue("server", "kube-apiserver", nil, []net.IP{net.ParseIP(controlAddress), net.IPv4(10, 96, 0, 1)}, []string{"kubernetes.default.svc"}),
+		ca.issue("server", "kube-apiserver", nil, served, []string{"kubernetes.default.svc"}),
 		ca.issue("admin", "admin", []string{"system:masters"}, nil, nil),
 		ca.issue("account", "service-accounts", nil, nil, nil),
 		front.issue("front", "front-proxy", nil, nil, nil),
@@ -249,9 +255,9 @@ func (c *Cluster) control(ctx context.Context) error {
 		return err
 	}
 	err = c.program("kube-apiserver", c.o.Tools.Path("kube-apiserver"),
-		"--etcd-servers="+etcd, "--bind-address=0.0.0.0", "--secure-port=6443", "--advertise-address="+controlAddress, "--allow-privileged=true",
+		"--etcd-servers="+etcd, "--bind-address="+c.primary().any, "--secure-port=6443", "--advertise-address="+c.primary().control(), "--allow-privileged=true",
 		"--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"), "--client-ca-file="+file("ca.crt"),
-		"--authorization-mode=Node,RBAC", "--service-cluster-ip-range="+serviceNetwork, "--service-account-issuer=https://kubernetes.default.svc",
+		"--authorization-mode=Node,RBAC", "--service-cluster-ip-range="+c.listed(func(p *plan) string { return p.services }), "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+file("account.crt"), "--service-account-signing-key-file="+file("account.key"),
 		"--requestheader-client-ca-file="+file("front-ca.crt"), "--requestheader-allowed-names=front-proxy", "--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
@@ -278,7 +284,7 @@ func (c *Cluster) control(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	corefile := fmt.Sprintf(".:53 {\n  bind %s\n  errors\n  kubernetes cluster.local in-addr.arpa ip6.arpa {\n    kubeconfig %s\n    pods insecure\n    ttl 1\n  }\n}\n", controlAddress, c.Kubeconfig)
+	corefile := fmt.Sprintf(".:53 {\n  bind %s\n  errors\n  kubernetes cluster.local in-addr.arpa ip6.arpa {\n    kubeconfig %s\n    pods insecure\n    ttl 1\n  }\n}\n", strings.Join(c.each((*plan).control), " "), c.Kubeconfig)
 	if err := os.WriteFile(file("Corefile"), []byte(corefile), 0o600); err != nil {
 		return err
 	}
@@ -286,7 +292,7 @@ func (c *Cluster) control(ctx context.Context) error {
 		c.program("coredns", c.o.Tools.Path("coredns"), "-conf", file("Corefile")),
 		c.program("kube-controller-manager", c.o.Tools.Path("kube-controller-manager"), "--kubeconfig="+c.Kubeconfig, "--secure-port=0", "--leader-elect=false",
 			"--use-service-account-credentials=true", "--service-account-private-key-file="+file("account.key"), "--root-ca-file="+file("ca.crt"),
-			"--allocate-node-cidrs="+strconv.FormatBool(c.o.Network != ""), "--cluster-cidr="+podNetwork),
+			"--allocate-node-cidrs="+strconv.FormatBool(c.o.Network != ""), "--cluster-cidr="+c.podNetwork()),
 		c.program("kube-scheduler", c.o.Tools.Path("kube-scheduler"), "--kubeconfig="+c.Kubeconfig, "--secure-port=0", "--leader-elect=false"),
 	)
 }
@@ -298,7 +304,7 @@ kind: Config
 clusters:
 - name: cluster
   cluster:
-    server: https://%s:6443
+    server: https://%s
     certificate-authority: %s
 users:
 - name: user
@@ -308,7 +314,7 @@ contexts:
 - name: context
   context: {cluster: cluster, user: user}
 current-context: context
-`, controlAddress, filepath.Join(c.o.Dir, "ca.crt"), user), 0o600)
+`, net.JoinHostPort(c.primary().control(), "6443"), filepath.Join(c.o.Dir, "ca.crt"), user), 0o600)
 }
 
 // as writes a kubeconfig file for a ServiceAccount of kube-system, with a token that is bound to a
@@ -333,7 +339,10 @@ func (c *Cluster) node(i int, images string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	n := node{Name: nodeName(i), Address: c.nodeAddress(i), Pods: nodePods(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Images: images}
+	n := node{Name: nodeName(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Images: images,
+		Addresses: c.listed(func(p *plan) string { return c.nodeAddress(p, i) }), Pods: c.each(func(p *plan) string { return p.podsOf(i) }),
+		Everywhere: c.each(func(p *plan) string { return p.everywhere }), Names: c.primary().control(), PodNetwork: c.podNetwork(),
+		Forwarding: c.forwarding(), Zone: fmt.Sprintf("zone-%d", c.subnetOf(i))}
 	n.Proxy, n.Network = c.o.Proxy, c.o.Network
 	raw, err := json.Marshal(n)
 	if err != nil {
@@ -417,40 +426,27 @@ func (c *Cluster) wire(i, pid int) error {
 	if err != nil {
 		return err
 	}
-	address, err := netlink.ParseAddr(c.nodeAddress(i) + "/24")
-	if err != nil {
+	err = errors.Join(inside.LinkSetUp(lo), inside.LinkSetUp(eth0))
+	for _, p := range c.families() {
+		err = errors.Join(err, p.give(inside, eth0, c.nodeAddress(p, i)), route(inside, p.everywhere, p.gatewayOf(c.subnetOf(i))))
+	}
+	if err != nil || c.o.Network != "" {
 		return err
-	}
-	gateway := &netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(gatewayOf(c.subnetOf(i)))}
-	if err := errors.Join(inside.LinkSetUp(lo), inside.AddrAdd(eth0, address), inside.LinkSetUp(eth0), inside.RouteAdd(gateway)); err != nil {
-		return err
-	}
-	if c.o.Network != "" {
-		return nil
-	}
-	route := func(h *netlink.Handle, to int) error {
-		_, pods, err := net.ParseCIDR(nodePods(to))
-		if err != nil {
-			return err
-		}
-		return h.RouteAdd(&netlink.Route{Dst: pods, Gw: net.ParseIP(c.nodeAddress(to))})
 	}
 	here, err := netlink.NewHandle()
 	if err != nil {
 		return err
 	}
 	defer here.Close()
-	if err := route(here, i); err != nil {
-		return err
-	}
-	for j := range c.o.Nodes {
-		if j != i && c.subnetOf(j) == c.subnetOf(i) { // to other subnets the gateway leads
-			if err := route(inside, j); err != nil {
-				return err
+	for _, p := range c.families() {
+		err = errors.Join(err, route(here, p.podsOf(i), c.nodeAddress(p, i)))
+		for j := range c.o.Nodes {
+			if j != i && c.subnetOf(j) == c.subnetOf(i) { // to other subnets the gateway leads
+				err = errors.Join(err, route(inside, p.podsOf(j), c.nodeAddress(p, j)))
 			}
 		}
 	}
-	return nil
+	return err
 }
 
 // reach makes a route to the Pods of a Node where the control plane is, which is no Node and so is
@@ -464,11 +460,19 @@ func (c *Cluster) reach(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	_, pods, err := net.ParseCIDR(n.Spec.PodCIDR)
+	here, err := netlink.NewHandle()
 	if err != nil {
 		return err
 	}
-	return netlink.RouteReplace(&netlink.Route{Dst: pods, Gw: net.ParseIP(c.nodeAddress(i))})
+	defer here.Close()
+	for _, pods := range n.Spec.PodCIDRs {
+		for _, p := range c.families() {
+			if strings.Contains(pods, ":") == (p.family == corev1.IPv6Protocol) {
+				err = errors.Join(err, route(here, pods, c.nodeAddress(p, i)))
+			}
+		}
+	}
+	return err
 }
 
 // ready waits until a Node is ready.
@@ -496,7 +500,8 @@ func (c *Cluster) guard(ctx context.Context, i int) error {
 		if err := c.ready(ctx, i); err != nil {
 			return err
 		}
-		ranges := encode(object{"spec": object{"podCIDR": nodePods(i), "podCIDRs": []string{nodePods(i)}}})
+		pods := c.each(func(p *plan) string { return p.podsOf(i) })
+		ranges := encode(object{"spec": object{"podCIDR": pods[0], "podCIDRs": pods}})
 		if _, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, ranges, metav1.PatchOptions{}); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/test/e2e/framework"
 	e2econfig "k8s.io/kubernetes/test/e2e/framework/config"
 	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
@@ -34,7 +35,7 @@ var (
 	agent   = flag.String("agent", "", "the program for Nodes to test")
 	cache   = flag.String("cache", "", "directory of the programs that are built and fetched (default: nephele-cluster in the user's cache directory)")
 	proxies = flag.String("proxies", "nftables,iptables", "modes of kube-proxy, each with a cluster of its own whose network is the bridge plugin's; empty for no such cluster")
-	network = flag.String("networks", "encap,encap+services,noEncap+services", "modes in which the agents make the network, each with a cluster of its own; +services lets them lead to Services, too, in place of kube-proxy")
+	network = flag.String("networks", "encap,encap+services+dual,hybrid+services,noEncap+services,encap+services+ipv6", "modes in which the agents make the network, each with a cluster of its own; +services lets them lead to Services, too, in place of kube-proxy; +ipv6 and +dual give the cluster these addresses")
 	nodes   = flag.Int("nodes", 4, "how many Nodes there are")
 	subnets = flag.Int("subnets", 2, "in how many subnets Nodes take turns")
 	shards  = flag.Int("shards", 3, "how many cases run at a time")
@@ -53,6 +54,8 @@ const (
 type batch struct {
 	Names  []string
 	Report string
+	// Family is the primary one of the cluster, as upstream writes it.
+	Family string
 }
 
 func TestMain(m *testing.M) {
@@ -130,7 +133,7 @@ func TestUpstreamCases(t *testing.T) {
 			}
 			began := time.Now()
 			o.Tools, o.Nephele, o.Agent, o.Manifests, o.Dir, o.Nodes, o.Subnets = tools, *nephele, *agent, "../../config", dir, *nodes, *subnets
-			o.Images = []string{imageutils.GetE2EImage(imageutils.Agnhost), imageutils.GetPauseImageName()}
+			o.Images = []string{imageutils.GetE2EImage(imageutils.Agnhost), imageutils.GetE2EImage(imageutils.BusyBox), imageutils.GetE2EImage(imageutils.RegressionIssue74839), imageutils.GetPauseImageName()}
 			c, err := cluster.Start(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +144,7 @@ func TestUpstreamCases(t *testing.T) {
 				}
 			}()
 			t.Logf("%d Nodes in %d subnets, ready after %s", *nodes, *subnets, time.Since(began).Round(time.Second))
-			count(t, play(t, c.Kubeconfig, dir, names))
+			count(t, play(t, c.Kubeconfig, dir, names, o))
 			if err := c.Failed(); err != nil {
 				t.Error(err)
 			}
@@ -151,13 +154,31 @@ func TestUpstreamCases(t *testing.T) {
 		one(proxy, cluster.Options{Proxy: proxy}, aboutPolicies)
 	}
 	for _, kind := range listed(*network) {
-		mode, services := strings.CutSuffix(kind, "+services")
-		o := cluster.Options{Network: mode, Proxy: "nftables"}
-		if services {
-			o.Proxy = ""
+		o, err := optionsOf(kind)
+		if err != nil {
+			t.Fatal(err)
 		}
-		one(kind, o, func(name string) bool { return aboutPolicies(name) || aboutNetwork(name) })
+		one(kind, o, func(name string) bool { return aboutPolicies(name) || aboutNetwork(name, o) })
 	}
+}
+
+// optionsOf are the options of a cluster whose network the agents make.
+func optionsOf(kind string) (cluster.Options, error) {
+	words := strings.Split(kind, "+")
+	o := cluster.Options{Network: words[0], Proxy: "nftables"}
+	for _, word := range words[1:] {
+		switch word {
+		case "services":
+			o.Proxy = ""
+		case "ipv6":
+			o.Families = []corev1.IPFamily{corev1.IPv6Protocol}
+		case "dual":
+			o.Families = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+		default:
+			return o, fmt.Errorf("-networks: %q: want MODE, and +services, +ipv6 or +dual behind it", kind)
+		}
+	}
+	return o, nil
 }
 
 // listed are the words between commas.
@@ -170,14 +191,14 @@ func aboutPolicies(name string) bool {
 	return strings.Contains(name, "NetworkPolic") || strings.Contains(name, "Netpol")
 }
 
-// aboutNetwork are the cases about the network of Pods and their Services that every cluster has to
-// pass.
-func aboutNetwork(name string) bool {
-	return strings.Contains(name, "[sig-network]") && strings.Contains(name, "[Conformance]") && !needsMore.MatchString(name)
+// aboutNetwork are the cases about the network of Pods and their Services.
+func aboutNetwork(name string, o cluster.Options) bool {
+	return strings.Contains(name, "[sig-network]") && !needsMore.MatchString(name) && (len(o.Families) > 1 || !strings.Contains(name, "[Feature:IPv6DualStack]"))
 }
 
-// needsMore are the cases that need images other than agnhost: those about DNS itself.
-var needsMore = regexp.MustCompile(`\] DNS `)
+// needsMore are the cases that need something else: other images than agnhost, as those about DNS
+// itself do; a cloud that balances loads; the internet; kube-proxy; limits of disk space; a cluster of their own.
+var needsMore = regexp.MustCompile(`\] DNS |\[Feature:(LoadBalancer|Networking-\w+|PerformanceDNS|KubeProxyNFAcct)\]|\] KubeProxy |kube-proxy urls|evicted pods|\[(Serial|Disruptive|Provider:GCE)\]`)
 
 // selected returns the names of the cases to play, and how many are left out for SCTP.
 func selected(t *testing.T, about func(name string) bool) (names []string, without int) {
@@ -201,12 +222,16 @@ func selected(t *testing.T, about func(name string) bool) (names []string, witho
 }
 
 // play has processes play the cases and returns their reports.
-func play(t *testing.T, kubeconfig, dir string, names []string) []types.SpecReport {
+func play(t *testing.T, kubeconfig, dir string, names []string, o cluster.Options) []types.SpecReport {
+	family := "ipv4"
+	if len(o.Families) > 0 {
+		family = strings.ToLower(string(o.Families[0]))
+	}
 	var mu sync.Mutex
 	var all []types.SpecReport
 	var running sync.WaitGroup
 	for i := range *shards {
-		b := batch{Report: filepath.Join(dir, fmt.Sprintf("cases-%d.json", i))}
+		b := batch{Family: family, Report: filepath.Join(dir, fmt.Sprintf("cases-%d.json", i))}
 		for j, name := range names {
 			if j%*shards == i {
 				b.Names = append(b.Names, name)
@@ -287,6 +312,7 @@ func TestCases(t *testing.T) {
 	}
 	framework.TestContext.Provider = "skeleton"
 	framework.AfterReadingAllFlags(&framework.TestContext)
+	framework.TestContext.IPFamily = b.Family
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	for _, name := range b.Names {
 		suite.FocusStrings = append(suite.FocusStrings, regexp.QuoteMeta(name)+"$")

@@ -4,11 +4,11 @@
 // by "nephele-agent --node", as they are shipped, with the rights that config/ gives them. The
 // network of the Pods is that of the bridge CNI plugin, with static routes between Nodes, or the
 // agents' own; Nodes are in one subnet or several, between which the control plane routes. Services
-// are kube-proxy's or the agents'.
+// are kube-proxy's or the agents'. Addresses are of IPv4, of IPv6 or of both.
 //
 // Everything runs in namespaces of its own (network, mounts, processes), so nothing on the machine
 // is changed, and everything ends with the process that began it. It needs root.
 //
 // [Find] finds or builds the programs, and keeps them in a cache. [Enter] goes into the namespaces.
-// [Start] starts the cluster in them. None of it is safe for concurrent use, but [Tools.Image].
+// [Start] starts the cluster in them. None of it is safe for concurrent use, but [Tools.Images].
 package cluster

@@ -12,13 +12,19 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
-// Image writes an OCI archive with one image, agnhost, under every name of names. It is made by us
-// so that no registry is needed. Beside agnhost it has what upstream's has that cases about the
-// network use: a shell with the usual commands, curl and nc.
-func (t Tools) Image(w io.Writer, names ...string) error {
+// Images writes an OCI archive with images of the given names. They are made by us so that no
+// registry is needed, and all hold the same: agnhost, the other programs of upstream's test Pods,
+// and what cases about the network use besides, a shell with the usual commands, curl and nc. An
+// image runs agnhost if its name does not say otherwise.
+func (t Tools) Images(w io.Writer, names ...string) error {
 	program, err := os.ReadFile(t.Path(agnhost))
+	if err != nil {
+		return err
+	}
+	second, err := os.ReadFile(t.Path(boom))
 	if err != nil {
 		return err
 	}
@@ -36,6 +42,7 @@ func (t Tools) Image(w io.Writer, names ...string) error {
 		{tar.Header{Typeflag: tar.TypeReg, Name: "localhost.crt", Mode: 0o644, Size: int64(len(cert))}, cert},
 		{tar.Header{Typeflag: tar.TypeReg, Name: "localhost.key", Mode: 0o644, Size: int64(len(key))}, key},
 		{tar.Header{Typeflag: tar.TypeReg, Name: agnhost, Mode: 0o755, Size: int64(len(program))}, program},
+		{tar.Header{Typeflag: tar.TypeReg, Name: boom, Mode: 0o755, Size: int64(len(second))}, second},
 		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
 		{tar.Header{Typeflag: tar.TypeDir, Name: "uploads/", Mode: 0o777}, nil},
 	} {
@@ -67,17 +74,21 @@ func (t Tools) Image(w io.Writer, names ...string) error {
 		blobs["blobs/sha256/"+digest] = data
 		return object{"mediaType": mediaType, "digest": "sha256:" + digest, "size": len(data)}
 	}
-	config := add("application/vnd.oci.image.config.v1+json", encode(object{
-		"architecture": runtime.GOARCH, "os": "linux",
-		"config": object{"Entrypoint": []string{"/" + agnhost}, "Cmd": []string{"pause"}, "Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"}},
-		"rootfs": object{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
-	}))
-	manifest := add("application/vnd.oci.image.manifest.v1+json", encode(object{
-		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
-		"layers": []object{add("application/vnd.oci.image.layer.v1.tar+gzip", packed.Bytes())},
-	}))
+	layered := add("application/vnd.oci.image.layer.v1.tar+gzip", packed.Bytes())
 	var index []object
 	for _, name := range names {
+		entry, arguments := "/"+agnhost, []string{"pause"}
+		if strings.Contains(name, boom) {
+			entry, arguments = "/"+boom, nil
+		}
+		config := add("application/vnd.oci.image.config.v1+json", encode(object{
+			"architecture": runtime.GOARCH, "os": "linux",
+			"config": object{"Entrypoint": []string{entry}, "Cmd": arguments, "Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"}},
+			"rootfs": object{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+		}))
+		manifest := add("application/vnd.oci.image.manifest.v1+json", encode(object{
+			"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []object{layered},
+		}))
 		index = append(index, object{
 			"mediaType": manifest["mediaType"], "digest": manifest["digest"], "size": manifest["size"],
 			"annotations": object{"io.containerd.image.name": name},
@@ -112,7 +123,7 @@ func encode(v any) []byte {
 }
 
 // commands are the commands of busybox.
-var commands = []string{"cat", "echo", "grep", "hostname", "ip", "ls", "mkdir", "nslookup", "rm", "seq", "sleep", "test", "timeout", "touch", "true", "wget"}
+var commands = []string{"cat", "date", "echo", "grep", "hostname", "ip", "ls", "mkdir", "nslookup", "rm", "seq", "sleep", "test", "timeout", "touch", "true", "wget"}
 
 // tools writes the programs of Pods into a layer, without what no one reads there.
 func (t Tools) tools(to *tar.Writer) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -98,8 +99,8 @@ func (c *Cluster) install(ctx context.Context) error {
 	name, port, protocol := "api", int32(apiPort), corev1.ProtocolTCP
 	_, err = c.Client.DiscoveryV1().EndpointSlices(system).Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "antrea-controller", Labels: map[string]string{discoveryv1.LabelServiceName: "antrea"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{controlAddress}}},
+		AddressType: discoveryv1.AddressType(c.primary().family),
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{c.primary().control()}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -110,7 +111,7 @@ func (c *Cluster) install(ctx context.Context) error {
 		return err
 	}
 	err = c.program("nephele-controller", c.o.Nephele, "controller", "--kubeconfig="+kubeconfig, "--no-clouds", "--metrics=0",
-		fmt.Sprintf("--api=%s:%d", controlAddress, apiPort), "--api-cert-dir="+filepath.Join(c.o.Dir, "api"))
+		"--api="+net.JoinHostPort(c.primary().control(), fmt.Sprint(apiPort)), "--api-cert-dir="+filepath.Join(c.o.Dir, "api"))
 	if err != nil {
 		return err
 	}

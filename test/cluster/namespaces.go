@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter runs this program once more, with the same arguments and more environment, in a network, a
-// tree of mounts and a tree of processes of its own, and returns how it ended. When this process
+// Enter runs this program once more, with the same arguments and more environment, with a network, a
+// host name, a tree of mounts and a tree of processes of its own, and returns how it ended. When this process
 // ends, however it does, so does that one, with everything that it has started.
 func Enter(env ...string) error {
 	cmd := inNamespaces(os.Args[1:], env...)
@@ -26,7 +26,7 @@ func Enter(env ...string) error {
 func inNamespaces(args []string, env ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(append(os.Environ(), env...), reaperEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL}
 	return cmd
 }
 

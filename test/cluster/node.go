@@ -10,6 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // NodeEnv is the variable that tells a process that it is to be a Node, and in which file that Node
@@ -24,10 +27,17 @@ const pauseImage = "localhost/pause:1"
 
 // node describes a Node to the process that is to be one.
 type node struct {
-	Name    string
-	Address string
-	// Pods is the range of addresses of its Pods.
-	Pods string
+	Name string
+	// Addresses are its own, with commas between; Names is where names are resolved.
+	Addresses, Names string
+	// Zone is where it is.
+	Zone string
+	// Pods are the ranges of addresses of its Pods, by family, Everywhere the routes to all, and
+	// PodNetwork are the ranges of all Pods, with commas between.
+	Pods, Everywhere []string
+	PodNetwork       string
+	// Forwarding are the settings by which it hands packets on.
+	Forwarding []string
 	// Dir is where its configuration and its logs are.
 	Dir   string
 	Tools Tools
@@ -51,7 +61,7 @@ func RunNode(description string) error {
 	if err := json.Unmarshal(raw, &n); err != nil {
 		return err
 	}
-	if err := furnish(); err != nil {
+	if err := errors.Join(furnish(), unix.Sethostname([]byte(n.Name))); err != nil {
 		return err
 	}
 	if _, err := bufio.NewReader(os.Stdin).ReadByte(); err != nil {
@@ -61,7 +71,7 @@ func RunNode(description string) error {
 	bin := filepath.Join(n.Tools.Debian, "usr/lib/cni")
 	if n.Network == "" {
 		// The agent sees to this itself where it makes the network.
-		for _, name := range []string{"net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"} {
+		for _, name := range append(n.Forwarding, "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables") {
 			if err := sysctl(name, "1"); err != nil {
 				return err
 			}
@@ -94,7 +104,7 @@ func RunNode(description string) error {
 		return err
 	}
 	kubelet, err := run(n.Dir, "kubelet", n.Tools.env(), n.Tools.Path("kubelet"), "--config="+filepath.Join(n.Dir, "kubelet.json"), "--kubeconfig="+n.Kubeconfig,
-		"--hostname-override="+n.Name, "--node-ip="+n.Address, "--cert-dir="+filepath.Join(n.Dir, "certificates"))
+		"--hostname-override="+n.Name, "--node-ip="+n.Addresses, "--node-labels="+corev1.LabelTopologyZone+"="+n.Zone, "--cert-dir="+filepath.Join(n.Dir, "certificates"))
 	if err != nil {
 		return err
 	}
@@ -152,7 +162,7 @@ func (n *node) kubelet() any {
 		"makeIPTablesUtilChains":      false,
 		"containerRuntimeEndpoint":    "unix:///run/containerd/containerd.sock",
 		"resolvConf":                  "",
-		"clusterDNS":                  []string{controlAddress},
+		"clusterDNS":                  []string{n.Names},
 		"clusterDomain":               "cluster.local",
 		"oomScoreAdj":                 0,
 	}
@@ -161,7 +171,7 @@ func (n *node) kubelet() any {
 func (n *node) proxy() any {
 	return object{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
-		"clientConnection": object{"kubeconfig": n.Kubeconfig}, "mode": n.Proxy, "clusterCIDR": podNetwork,
+		"clientConnection": object{"kubeconfig": n.Kubeconfig}, "mode": n.Proxy, "clusterCIDR": n.PodNetwork,
 		// The table is that of the machine, and large enough.
 		"conntrack": object{"maxPerCore": 0, "min": 0},
 	}
@@ -169,9 +179,14 @@ func (n *node) proxy() any {
 
 // network is the bridge plugin without masquerading, so that Pods of other Nodes see Pods.
 func (n *node) network() any {
+	var ranges [][]object
+	var routes []object
+	for i, pods := range n.Pods {
+		ranges, routes = append(ranges, []object{{"subnet": pods}}), append(routes, object{"dst": n.Everywhere[i]})
+	}
 	return object{"cniVersion": "0.4.0", "name": "pods", "plugins": []object{{
 		"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
-		"ipam": object{"type": "host-local", "ranges": [][]object{{{"subnet": n.Pods}}}, "routes": []object{{"dst": "0.0.0.0/0"}}},
+		"ipam": object{"type": "host-local", "ranges": ranges, "routes": routes},
 	}}}
 }
 

@@ -22,6 +22,7 @@ var sources = map[string]string{
 	"kube-proxy":              "k8s.io/kubernetes/cmd/kube-proxy",
 	"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
 	agnhost:                   "k8s.io/kubernetes/test/images/agnhost",
+	boom:                      "k8s.io/kubernetes/test/images/" + boom,
 }
 
 // coreDNS is what answers Pods about names. It is a module of its own: what it is made of is not
@@ -30,6 +31,9 @@ const coreDNS = "github.com/coredns/coredns@v1.12.4"
 
 // agnhost is the program of upstream's test Pods. It runs without a C library beside it.
 const agnhost = "agnhost"
+
+// boom is the program of the test Pod that sends what conntrack takes for invalid.
+const boom = "regression-issue-74839"
 
 // debian are the packages that the rest is unpacked from, with the libraries that they need beyond
 // the C library.
@@ -41,7 +45,7 @@ var debian = []string{
 
 // inPods are the packages whose programs test Pods find beside agnhost, with all that they depend
 // on.
-var inPods = []string{"busybox-static", "curl", "dash", "netcat-openbsd"}
+var inPods = []string{"busybox", "curl", "dash", "netcat-openbsd"}
 
 // Tools are the programs of a cluster that are not Nephele's. It does not change.
 type Tools struct {
@@ -132,7 +136,7 @@ func (t Tools) build(ctx context.Context, name, pkg string, say func(format stri
 	const at = " -X k8s.io/component-base/version."
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w"+at+"gitVersion="+t.Version+at+"gitMajor="+major+at+"gitMinor="+minor, "-o", path+".new", pkg)
 	cmd.Env = os.Environ()
-	if name == agnhost {
+	if name == agnhost || name == boom {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
