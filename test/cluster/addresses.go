@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -58,13 +59,20 @@ func (c *Cluster) primary() *plan { return c.families()[0] }
 // Nodes and routes between.
 func (p *plan) control() string { return p.gatewayOf(0) }
 
-func (p *plan) gatewayOf(subnet int) string { return fmt.Sprintf(p.gateway, subnet) }
+func (p *plan) gatewayOf(subnet int) string { return address(p.gateway, subnet) }
 
-func (p *plan) podsOf(i int) string { return fmt.Sprintf(p.nodePods, i) }
+// address is one in the form that Kubernetes wants.
+func address(format string, numbers ...any) string {
+	return netip.MustParseAddr(fmt.Sprintf(format, numbers...)).String()
+}
+
+func (p *plan) podsOf(i int) string {
+	return netip.MustParsePrefix(fmt.Sprintf(p.nodePods, i)).String()
+}
 
 // nodeAddress is the address of a Node.
 func (c *Cluster) nodeAddress(p *plan, i int) string {
-	return fmt.Sprintf(p.node, c.subnetOf(i), 10+i)
+	return address(p.node, c.subnetOf(i), 10+i)
 }
 
 // each returns what a function says of every family.
