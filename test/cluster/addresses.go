@@ -17,8 +17,8 @@ type plan struct {
 	// pods and services are the ranges of the cluster, and nodePods that of a Node where its Pods
 	// are on a bridge. apiService is the address of the Service of the API server.
 	pods, services, nodePods, apiService string
-	// gateway is the address of the control plane in a subnet, and node that of a Node by its subnet
-	// and number; both are in a network of bits.
+	// gateway is the address of the control plane in a subnet, and node the address of a Node by
+	// its subnet and number; both are in a network of bits.
 	gateway, node string
 	bits          int
 	// everywhere is the route to all, and any the address of all links.
@@ -39,7 +39,7 @@ func plans() map[corev1.IPFamily]*plan {
 	}
 }
 
-// families are those of the cluster; the first is the primary one.
+// families are the families of the cluster, the primary one first.
 func (c *Cluster) families() []*plan {
 	known := plans()
 	if len(c.o.Families) == 0 {
@@ -75,7 +75,7 @@ func (c *Cluster) nodeAddress(p *plan, i int) string {
 	return address(p.node, c.subnetOf(i), 10+i)
 }
 
-// each returns what a function says of every family.
+// each returns the result of a function for every family.
 func (c *Cluster) each(of func(*plan) string) []string {
 	var out []string
 	for _, p := range c.families() {
@@ -90,7 +90,7 @@ func (c *Cluster) listed(of func(*plan) string) string { return strings.Join(c.e
 // podNetwork are the ranges of all Pods.
 func (c *Cluster) podNetwork() string { return c.listed(func(p *plan) string { return p.pods }) }
 
-// give gives a link an address at once: nobody else can have it, so nobody is asked.
+// give gives a link an address at once: no other host can have it, so none is asked.
 func (p *plan) give(h *netlink.Handle, link netlink.Link, address string) error {
 	a, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", address, p.bits))
 	if err != nil {

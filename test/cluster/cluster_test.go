@@ -196,8 +196,9 @@ func aboutNetwork(name string, o cluster.Options) bool {
 	return strings.Contains(name, "[sig-network]") && !needsMore.MatchString(name) && (len(o.Families) > 1 || !strings.Contains(name, "[Feature:IPv6DualStack]"))
 }
 
-// needsMore are the cases that need something else: other images than agnhost, as those about DNS
-// itself do; a cloud that balances loads; the internet; kube-proxy; limits of disk space; a cluster of their own.
+// needsMore are the cases that need something else: other images than agnhost, as cases about DNS
+// itself do; a cloud that balances loads; the internet; kube-proxy; limits of disk space; a cluster
+// of their own.
 var needsMore = regexp.MustCompile(`\] DNS |\[Feature:(LoadBalancer|Networking-\w+|PerformanceDNS|KubeProxyNFAcct)\]|\] KubeProxy |kube-proxy urls|evicted pods|\[(Serial|Disruptive|Provider:GCE)\]`)
 
 // selected returns the names of the cases to play, and how many are left out for SCTP.

@@ -18,7 +18,7 @@ import (
 // Images writes an OCI archive with images of the given names. They are made by us so that no
 // registry is needed, and all hold the same: agnhost, the other programs of upstream's test Pods,
 // and what cases about the network use besides, a shell with the usual commands, curl and nc. An
-// image runs agnhost if its name does not say otherwise.
+// image runs agnhost unless it has the name of the server.
 func (t Tools) Images(w io.Writer, names ...string) error {
 	program, err := os.ReadFile(t.Path(agnhost))
 	if err != nil {

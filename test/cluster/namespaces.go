@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter runs this program once more, with the same arguments and more environment, with a network, a
-// host name, a tree of mounts and a tree of processes of its own, and returns how it ended. When this process
-// ends, however it does, so does that one, with everything that it has started.
+// Enter runs this program once more, with the same arguments and more environment, with a network,
+// a host name, a tree of mounts and a tree of processes of its own, and returns how it ended. When
+// this process ends, however it does, so does that one, with everything that it has started.
 func Enter(env ...string) error {
 	cmd := inNamespaces(os.Args[1:], env...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
