@@ -38,12 +38,12 @@ func Again(e *Engine, leftOut func(Input) bool) *Engine {
 // Inputs returns what an Engine was given.
 func Inputs(e *Engine) iter.Seq[Input] {
 	return func(yield func(Input) bool) {
-		for name, n := range e.namespaces {
+		for name, n := range e.world.namespaces {
 			if n.known && !yield(Input{Kind: InputNamespace, Name: name}) {
 				return
 			}
 		}
-		for _, n := range e.namespaces {
+		for _, n := range e.world.namespaces {
 			for kind, index := range n.kinds {
 				if index != nil && !index.entities.each(func(x *entity) bool {
 					return !x.alive || yield(Input{InputEntity, EntityKind(kind), n.name, x.Name})
@@ -52,7 +52,7 @@ func Inputs(e *Engine) iter.Seq[Input] {
 				}
 			}
 		}
-		for name := range e.services {
+		for name := range e.definitions.services {
 			if !yield(Input{InputService, 0, name.Namespace, name.Name}) {
 				return
 			}
@@ -62,7 +62,7 @@ func Inputs(e *Engine) iter.Seq[Input] {
 				return
 			}
 		}
-		for name, d := range e.groupDefs {
+		for name, d := range e.definitions.byName {
 			if d.in != nil && !yield(Input{InputGroup, 0, name.Namespace, name.Name}) {
 				return
 			}
@@ -81,19 +81,19 @@ func Held(e *Engine, in Input) func(to *Engine) {
 	name := NamespacedName{in.Namespace, in.Name}
 	switch in.Kind {
 	case InputNamespace:
-		if n := e.namespaces[in.Name]; n != nil && n.known {
+		if n := e.world.namespaces[in.Name]; n != nil && n.known {
 			labels, logs := n.labels, n.logKNP
 			return func(to *Engine) {
 				to.PutNamespace(Namespace{Name: in.Name, Labels: labels.asMap(), LogNetworkPolicies: logs})
 			}
 		}
 	case InputEntity:
-		if x := e.entity(EntityRef{Kind: in.Entity, Namespace: in.Namespace, Name: in.Name}); x != nil && x.alive {
+		if x := e.world.entity(EntityRef{Kind: in.Entity, Namespace: in.Namespace, Name: in.Name}); x != nil && x.alive {
 			m, labels, excluded := x.Member, x.cell.labels, x.excluded
 			return func(to *Engine) { to.PutEntity(asInput(m, labels, excluded)) }
 		}
 	case InputService:
-		if s := e.services[name]; s != nil {
+		if s := e.definitions.services[name]; s != nil {
 			return func(to *Engine) { to.PutService(*s) }
 		}
 	case InputTier:
@@ -101,7 +101,7 @@ func Held(e *Engine, in Input) func(to *Engine) {
 			return func(to *Engine) { to.PutTier(Tier{Name: in.Name, Priority: priority}) }
 		}
 	case InputGroup:
-		if d := e.groupDefs[name]; d != nil && d.in != nil {
+		if d := e.definitions.byName[name]; d != nil && d.in != nil {
 			given := *d.in
 			return func(to *Engine) { to.PutGroup(given) }
 		}
@@ -122,29 +122,4 @@ func asInput(m *Member, of *labelSet, excluded bool) Entity {
 	return Entity{
 		EntityRef: m.EntityRef, Labels: labels, ServiceAccount: account, Addresses: m.IPs, Ports: m.Ports, Host: m.Host, HostNetwork: excluded,
 	}
-}
-
-// each goes through all until f returns false, and says whether it never did.
-func (x *nameIndex) each(f func(*entity) bool) bool {
-	for _, it := range x.list {
-		if !f(it) {
-			return false
-		}
-	}
-	if x.many != nil {
-		for it := range x.many.All() {
-			if !f(it) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func (s *labelSet) asMap() map[string]string {
-	out := make(map[string]string, len(s.pairs))
-	for _, p := range s.pairs {
-		out[p.key] = p.value
-	}
-	return out
 }

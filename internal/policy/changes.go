@@ -257,7 +257,7 @@ func (c *Changes) listGroups(role GroupRole, n int) []GroupDelta {
 		g.SpanNumber = 0
 		if g.Change == Added {
 			g.Added = slices.Clone(g.Added)
-			slices.SortFunc(g.Added, compareMembers)
+			slices.SortFunc(g.Added, CompareMembers)
 		}
 		out = append(out, *g)
 	}

@@ -23,20 +23,6 @@ func CheckLabelValue(value, path string) []FieldError {
 	return errs.list
 }
 
-// CheckIPBlock returns what is wrong with an ipBlock.
-func CheckIPBlock(b *IPBlock, path string) []FieldError {
-	var errs errorList
-	compileIPBlock(b, path, &errs)
-	return errs.list
-}
-
-// CheckPort returns what is wrong with a port.
-func CheckPort(p *Port, path string) []FieldError {
-	t := translation{}
-	t.checkPort(p, path)
-	return t.errs.list
-}
-
 // SelectorText returns the canonical form of a valid selector, as it stands in the normalized names
 // of groups; equal to that of apimachinery's labels package. It is empty for a nil or empty
 // selector.

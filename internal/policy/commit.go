@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"slices"
 )
 
@@ -16,122 +15,92 @@ func (e *Engine) Commit() *Delta { return e.CommitChanges().Delta() }
 // reaches, address groups, policies.
 func (e *Engine) CommitChanges() *Changes {
 	c := e.last.again(e.commits + 1)
-	e.updateGroupDefs()
+	e.definitions.update()
 	policies := e.updatePolicies()
-	e.sweepReaches()
+	e.reaches.sweep()
 	e.sweepGroups(c)
 	e.updateNodes()
 	e.updateAppliedToGroups(c)
-	e.fillReaches()
+	e.reaches.fill()
 	e.updateAddressGroups(c)
 	e.collectPolicies(c, policies)
-	c.problems = e.takeProblems()
-	c.collectFresh(e.dirtyGroups, policies)
+	c.problems = e.reports.take(e.reportOf)
+	c.collectFresh(e.groups.dirty, policies)
 	e.clean(policies)
-	c.hosts = e.hostTable
+	c.hosts = e.hosts.table
 	c.sort()
 	if e.last = c; c.large() {
 		e.last = nil
 	}
 	e.commits++
-	e.slabs = slabs{closed: true}
+	e.arena.close()
 	return c
 }
 
 // sweepGroups removes the groups to which no policy refers any more.
 func (e *Engine) sweepGroups(c *Changes) {
-	live := e.dirtyGroups[:0]
-	for _, g := range e.dirtyGroups {
+	live := e.groups.dirty[:0]
+	for _, g := range e.groups.dirty {
 		if g.refs > 0 {
 			live = append(live, g)
 			continue
 		}
 		g.dirty = false
 		if !g.fresh {
-			g.span.keep(&e.spares, g.hostSpan())
+			g.span.keep(&e.groups.spares, g.hostSpan())
 			c.groups[g.role] = append(c.groups[g.role], GroupDelta{
-				Change: Removed, Role: g.role, Name: g.name, UID: g.uidOf(), SpanRemoved: e.hostTable.keysOf(g.span.former),
+				Change: Removed, Role: g.role, Name: g.name, UID: g.uidOf(), SpanRemoved: e.hosts.table.keysOf(g.span.former),
 			})
 		}
-		e.forget(g)
+		e.groups.forget(&e.world, g)
 	}
-	clear(e.dirtyGroups[len(live):])
-	e.dirtyGroups = live
+	clear(e.groups.dirty[len(live):])
+	e.groups.dirty = live
 }
 
 // updateNodes brings the groups of Services in line with the Nodes.
 func (e *Engine) updateNodes() {
-	for h, n := range e.nodeShifts {
+	for h, n := range e.world.nodes.shifts {
 		if n == 0 {
 			continue
 		}
-		before, after := e.nodeHosts.add(h.id, n)
+		before, after := e.world.nodes.hosts.add(h.id, n)
 		if before == after {
 			continue
 		}
-		for _, g := range e.serviceGroups {
+		for _, g := range e.groups.services {
 			if !g.fresh {
-				e.shift(g, h, n)
-				e.touch(g)
+				e.reaches.shift(g, h, n)
+				e.groups.touch(g)
 			}
 		}
 	}
-	e.nodeShifts = nil
+	e.world.nodes.shifts = nil
 }
 
 // updateAppliedToGroups works out the members of applied-to groups and the hosts they are on. It
 // may find more address groups to update.
 func (e *Engine) updateAppliedToGroups(c *Changes) {
-	for i := 0; i < len(e.dirtyGroups); i++ {
-		g := e.dirtyGroups[i]
+	for i := 0; i < len(e.groups.dirty); i++ {
+		g := e.groups.dirty[i]
 		switch {
 		case g.role != AppliedToGroup:
 		case g.fresh && g.selection == nil:
-			g.hosts.list = slices.Clone(e.nodeHosts.list)
+			g.hosts.list = slices.Clone(e.world.nodes.hosts.list)
 		case g.fresh:
-			e.countMembers(g)
+			e.groups.countMembers(g, e.hosts.table)
 		default:
 			out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
-			out.Added, out.Removed = g.resolve(&e.spares, func(m *Member, n int32) { e.shift(g, e.hosts[m.Host], n) })
-			out.SpanAdded, out.SpanRemoved = g.span.take(&e.spares, e.hostTable, &g.hosts)
+			out.Added, out.Removed = g.resolve(&e.groups.lists, func(m *Member, n int32) { e.reaches.shift(g, e.hosts.named(m.Host), n) })
+			out.SpanAdded, out.SpanRemoved = g.span.take(&e.groups.spares, e.hosts.table, &g.hosts)
 			c.update(&out, g.replaced)
 		}
 	}
 }
 
-// countMembers counts the hosts of all members of a fresh group.
-func (e *Engine) countMembers(g *group) {
-	e.tally = append(e.tally, make([]int32, len(e.hostTable)-len(e.tally))...)
-	n := 0
-	for _, link := range g.selection.cells {
-		for _, x := range link.cell.entities {
-			if x.member(g.role) == nil {
-				continue
-			}
-			if e.tally[x.host.id]++; e.tally[x.host.id] == 1 {
-				n++
-			}
-		}
-	}
-	list := roomFor(&e.slabs, &e.slabs.hostCounts, n)
-	for _, link := range g.selection.cells {
-		for _, x := range link.cell.entities {
-			if x.host == nil {
-				continue
-			}
-			if count := &e.tally[x.host.id]; *count > 0 {
-				list = append(list, hostCount{x.host.id, *count})
-				*count = 0
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b hostCount) int { return cmp.Compare(a.id, b.id) })
-	g.hosts.list = list
-}
-
 // updateAddressGroups works out the members and spans of address groups.
 func (e *Engine) updateAddressGroups(c *Changes) {
-	for _, g := range e.dirtyGroups {
+	for _, g := range e.groups.dirty {
 		if g.role != AddressGroup {
 			continue
 		}
@@ -140,8 +109,8 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 			continue
 		}
 		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
-		out.Added, out.Removed = g.resolve(&e.spares, func(*Member, int32) {})
-		out.SpanAdded, out.SpanRemoved = g.span.take(&e.spares, e.hostTable, g.hostSpan())
+		out.Added, out.Removed = g.resolve(&e.groups.lists, func(*Member, int32) {})
+		out.SpanAdded, out.SpanRemoved = g.span.take(&e.groups.spares, e.hosts.table, g.hostSpan())
 		c.update(&out, g.replaced)
 	}
 }
@@ -149,13 +118,13 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 // collectPolicies lists the changes of the policies that were computed again and of those whose
 // reach changed.
 func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
-	for _, r := range e.dirtyReaches {
-		added, removed := r.span.take(&e.spares, e.hostTable, r.hostSpan())
+	for _, r := range e.reaches.dirty {
+		added, removed := r.span.take(&e.groups.spares, e.hosts.table, r.hostSpan())
 		if len(added)+len(removed) == 0 {
 			continue
 		}
-		r.news = &reachNews{added, removed}
-		e.toldReaches = append(e.toldReaches, r)
+		r.change = &reachChange{added, removed}
+		e.reaches.changed = append(e.reaches.changed, r)
 		for _, p := range r.policies {
 			if !p.changed {
 				c.policies = append(c.policies, PolicyDelta{
@@ -170,11 +139,11 @@ func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
 		case p.former == nil:
 			continue // fresh, or nothing before and after
 		case p.out == nil:
-			out.Change, out.Policy, out.SpanRemoved = Removed, p.former, e.hostTable.keysOf(p.rest().formerSpan)
+			out.Change, out.Policy, out.SpanRemoved = Removed, p.former, e.hosts.table.keysOf(p.rest().formerSpan)
 		default:
 			if p.moved {
-				out.SpanAdded, out.SpanRemoved = e.hostTable.difference(p.rest().formerSpan, p.reach.hostSpan())
-			} else if n := p.reach.news; n != nil {
+				out.SpanAdded, out.SpanRemoved = e.hosts.table.difference(p.rest().formerSpan, p.reach.hostSpan())
+			} else if n := p.reach.change; n != nil {
 				out.SpanAdded, out.SpanRemoved = n.added, n.removed
 			}
 			if p.out == p.former && len(out.SpanAdded)+len(out.SpanRemoved) == 0 {
@@ -196,57 +165,9 @@ func (e *Engine) clean(computed []*policyState) {
 			e.policies.Remove(e.policies.Hash(p.source.Ref().UID), p)
 		}
 	}
-	for _, g := range e.dirtyGroups {
-		g.fresh, g.dirty, g.replaced = false, false, false
-	}
-	e.dirtyGroups = scratchOf(e.dirtyGroups)
-	for _, r := range e.dirtyReaches {
-		r.dirty = false
-	}
-	for _, r := range e.toldReaches {
-		r.news = nil
-	}
-	e.dirtyReaches, e.toldReaches = scratchOf(e.dirtyReaches), scratchOf(e.toldReaches)
-	for _, x := range e.dead {
-		// One that went, came and went is here twice.
-		if !x.alive && e.entity(x.EntityRef) == x {
-			e.forgetEntity(x)
-		}
-	}
-	e.dead = scratchOf(e.dead)
-	e.donePolicies = scratchOf(computed)
-	for _, h := range e.idleHosts {
-		if h.uses == 0 && e.hosts[h.key] == h {
-			delete(e.hosts, h.key)
-			e.hostTable[h.id] = nil
-			e.freeHostIDs = append(e.freeHostIDs, h.id)
-		}
-	}
-	e.idleHosts = scratchOf(e.idleHosts)
-}
-
-// For returns the part of the change that the enforcer with the given key sees; an empty key stands
-// for a receiver of all keys. No member is in both lists under the same identity.
-func (g *GroupDelta) For(key string) (added, removed []*Member) {
-	if g.Role == AddressGroup {
-		return g.Added, g.Removed
-	}
-	for _, m := range g.Added {
-		if key == "" || m.On(key) {
-			added = append(added, m)
-		}
-	}
-	for _, m := range g.Removed {
-		if key != "" {
-			if m.On(key) {
-				removed = append(removed, m)
-			}
-			continue
-		}
-		_, moved := slices.BinarySearchFunc(g.Added, m, compareMembers)
-		if !moved {
-			removed = append(removed, m)
-		}
-	}
-	return added, removed
+	e.groups.clean()
+	e.reaches.clean()
+	e.world.forgetDead()
+	e.policies.done = scratchOf(computed)
+	e.hosts.forgetIdle()
 }

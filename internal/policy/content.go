@@ -8,16 +8,16 @@ type contents [64]*RuleContent
 
 // share returns a content equal to this one, which later rules may have too.
 func (x *contents) share(c *RuleContent) *RuleContent {
-	at := &x[c.hash()%uint32(len(x))]
-	if *at == nil || !(*at).equal(c) {
+	at := &x[hashOf(c)%uint32(len(x))]
+	if *at == nil || !sameContent(*at, c) {
 		made := *c
 		*at = &made
 	}
 	return *at
 }
 
-// hash is the same for equal contents.
-func (c *RuleContent) hash() uint32 {
+// hashOf is the same for equal contents.
+func hashOf(c *RuleContent) uint32 {
 	h := uint32(c.Priority)
 	mix := func(n int) { h = h*31 + uint32(n) }
 	mix(len(c.Direction))
@@ -33,22 +33,22 @@ func (c *RuleContent) hash() uint32 {
 	return h ^ h>>6
 }
 
-// equal reports whether two contents say the same. Contents with L7 protocols are never taken for
-// equal.
-func (c *RuleContent) equal(d *RuleContent) bool {
+// sameContent reports whether two contents say the same. Contents with L7 protocols are never taken
+// for equal.
+func sameContent(c, d *RuleContent) bool {
 	return c.Direction == d.Direction && c.Action == d.Action && c.Priority == d.Priority && c.EnableLogging == d.EnableLogging &&
 		c.Name == d.Name && c.LogLabel == d.LogLabel && len(c.L7Protocols)+len(d.L7Protocols) == 0 &&
-		slices.EqualFunc(c.Services, d.Services, ServiceMatch.equal) && slices.EqualFunc(c.IPBlocks, d.IPBlocks, CIDRBlock.equal) &&
+		slices.EqualFunc(c.Services, d.Services, sameService) && slices.EqualFunc(c.IPBlocks, d.IPBlocks, sameBlock) &&
 		slices.Equal(c.FQDNs, d.FQDNs) && slices.Equal(c.ToServices, d.ToServices)
 }
 
-func (s ServiceMatch) equal(t ServiceMatch) bool {
+func sameService(s, t ServiceMatch) bool {
 	return s.Protocol == t.Protocol && s.GroupAddress == t.GroupAddress && same(s.Port, t.Port) && same(s.EndPort, t.EndPort) &&
 		same(s.SrcPort, t.SrcPort) && same(s.SrcEndPort, t.SrcEndPort) &&
 		same(s.ICMPType, t.ICMPType) && same(s.ICMPCode, t.ICMPCode) && same(s.IGMPType, t.IGMPType)
 }
 
-func (b CIDRBlock) equal(c CIDRBlock) bool {
+func sameBlock(b, c CIDRBlock) bool {
 	return b.CIDR == c.CIDR && slices.Equal(b.Except, c.Except)
 }
 
@@ -59,8 +59,8 @@ func same[T comparable](a, b *T) bool {
 
 // rule returns a rule with a content, without the parts of the peer, and the peer.
 func (t *translation) rule(c RuleContent, peer ComputedPeer, appliedTo []string) ComputedRule {
-	c.setPeer(&peer)
-	return ComputedRule{RuleContent: t.e.contents.share(&c), AddressGroups: peer.AddressGroups, AppliedToGroups: appliedTo}
+	c.IPBlocks, c.FQDNs, c.ToServices = peer.IPBlocks, peer.FQDNs, peer.ToServices
+	return ComputedRule{RuleContent: t.contents.share(&c), AddressGroups: peer.AddressGroups, AppliedToGroups: appliedTo}
 }
 
 // addRule adds such a rule to the policy.

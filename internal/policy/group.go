@@ -33,6 +33,7 @@ type group struct {
 	span  spanChange
 	// mark is the translation that last used the group.
 	mark uint64
+	in   *groups
 }
 
 // origin is what a group is made from other than its selection: an object with a UID, or a Service.
@@ -50,22 +51,46 @@ func (g *group) hostSpan() *hostCounts {
 	return &g.hosts
 }
 
+// groups are those that policies refer to.
+type groups struct {
+	slabs groupSlabs
+	count [2]int // by role
+	// services are the applied-to groups of Services by name, present at every Node. All other
+	// groups are found by their selection or definition.
+	services map[string]*group
+	// dirty are those to bring up to date in the next Commit.
+	dirty []*group
+	// spares are records for the spans of groups and reaches, lists those for notes, scratch is
+	// where names are put together, and tally counts members by the ids of hosts.
+	spares  spares
+	lists   spareLists
+	scratch []byte
+	tally   []int32
+}
+
+// groupSlabs are where groups and their lists are made.
+type groupSlabs struct {
+	arena      *arena
+	groups     slab[group]
+	hostCounts slab[hostCount]
+}
+
 // touch puts the group on the list of groups to bring up to date.
-func (e *Engine) touch(g *group) {
+func (gs *groups) touch(g *group) {
 	if !g.dirty {
 		g.dirty = true
-		e.dirtyGroups = append(e.dirtyGroups, g)
+		gs.dirty = append(gs.dirty, g)
 	}
 }
 
 // note records that the membership of x in g may change from now on; was is its present member
 // value.
-func (e *Engine) note(g *group, x *entity, was *Member) {
+func (gs *groups) note(g *group, x *entity, was *Member) {
 	if g.fresh {
 		return
 	}
 	if g.pending == nil {
-		g.pending = e.spares.takeList()
+		g.pending = gs.lists.take()
 	}
 	if n := len(g.pending); n >= maxFree && n == cap(g.pending) {
 		// However often an entity changes before the next Commit, it is in there about twice.
@@ -74,7 +99,7 @@ func (e *Engine) note(g *group, x *entity, was *Member) {
 		}
 	}
 	g.pending = append(g.pending, pendingMember{x, was})
-	e.touch(g)
+	gs.touch(g)
 }
 
 // firstNotes leaves the first note about each entity, which says what it was.
@@ -90,49 +115,29 @@ type pendingMember struct {
 	was    *Member
 }
 
-// spares are what groups and reaches need while something is under way, from those that need it no
-// more for those that do.
-type spares struct {
-	lists   [][]pendingMember
-	records []*spanRecord
-}
+// spareLists are lists of notes of groups that have none any more, for those that will.
+type spareLists [][]pendingMember
 
-// maxFree is the number of each that are kept, and the length up to which their lists are.
+// maxFree is the number of lists that are kept, and the length up to which they are.
 const maxFree = 64
 
-func (s *spares) takeList() []pendingMember {
-	if n := len(s.lists); n > 0 {
-		list := s.lists[n-1]
-		s.lists = s.lists[:n-1]
+func (s *spareLists) take() []pendingMember {
+	if n := len(*s); n > 0 {
+		list := (*s)[n-1]
+		*s = (*s)[:n-1]
 		return list
 	}
 	return make([]pendingMember, 0, 4)
 }
 
-func (s *spares) giveList(list []pendingMember) {
-	if cap(list) > 0 && cap(list) <= maxFree && len(s.lists) < maxFree {
-		s.lists = append(s.lists, scratchOf(list))
-	}
-}
-
-func (s *spares) takeRecord() *spanRecord {
-	if n := len(s.records); n > 0 {
-		r := s.records[n-1]
-		s.records = s.records[:n-1]
-		return r
-	}
-	return &spanRecord{hosts: make([]hostBefore, 0, 2)}
-}
-
-func (s *spares) giveRecord(r *spanRecord) {
-	if cap(r.hosts) <= maxFree && len(s.records) < maxFree {
-		*r = spanRecord{hosts: r.hosts[:0]}
-		s.records = append(s.records, r)
+func (s *spareLists) give(list []pendingMember) {
+	if cap(list) > 0 && cap(list) <= maxFree && len(*s) < maxFree {
+		*s = append(*s, scratchOf(list))
 	}
 }
 
 // noteCell records that the membership in g of all entities of the cell may change.
-func (e *Engine) noteCell(g *group, c *cell, areMembers bool) {
+func (gs *groups) noteCell(g *group, c *cell, areMembers bool) {
 	if g.fresh {
 		return
 	}
@@ -141,56 +146,121 @@ func (e *Engine) noteCell(g *group, c *cell, areMembers bool) {
 		if areMembers {
 			was = x.member(g.role)
 		}
-		e.note(g, x, was)
+		gs.note(g, x, was)
 	}
 }
 
-// acquireGroup counts a policy's reference to the group of a selector.
-func (e *Engine) acquireGroup(role GroupRole, t *terms) *group {
-	s := e.acquireSelection(t)
-	if g := s.own[role]; g != nil {
-		e.releaseSelection(s) // the group holds a use already
+// CellComes implements follower.
+func (g *group) CellComes(c *cell) { g.in.noteCell(g, c, false) }
+
+// CellGoes implements follower.
+func (g *group) CellGoes(c *cell) { g.in.noteCell(g, c, true) }
+
+// EntityChanges implements follower.
+func (g *group) EntityChanges(x *entity, role GroupRole, was *Member) {
+	if role == g.role {
+		g.in.note(g, x, was)
+	}
+}
+
+// acquireService counts a policy's reference to the applied-to group of a Service.
+func (gs *groups) acquireService(name NamespacedName) *group {
+	full := groupUUID(name.Namespace + "/" + name.Name)
+	if g := gs.services[full]; g != nil {
 		g.refs++
 		return g
 	}
-	g := e.newGroup(role, s.groupName(e), nil)
+	g := gs.add(AppliedToGroup, full, &origin{
+		service: &Member{EntityRef: EntityRef{KindService, name.Namespace, name.Name}, Everywhere: true},
+	})
+	gs.services[full] = g
+	return g
+}
+
+// countMembers counts the hosts of all members of a fresh group.
+func (gs *groups) countMembers(g *group, hosts hostTable) {
+	gs.tally = append(gs.tally, make([]int32, len(hosts)-len(gs.tally))...)
+	n := 0
+	for _, link := range g.selection.cells {
+		for _, x := range link.cell.entities {
+			if x.member(g.role) == nil {
+				continue
+			}
+			if gs.tally[x.host.id]++; gs.tally[x.host.id] == 1 {
+				n++
+			}
+		}
+	}
+	list := roomFor(gs.slabs.arena, &gs.slabs.hostCounts, n)
+	for _, link := range g.selection.cells {
+		for _, x := range link.cell.entities {
+			if x.host == nil {
+				continue
+			}
+			if count := &gs.tally[x.host.id]; *count > 0 {
+				list = append(list, hostCount{x.host.id, *count})
+				*count = 0
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b hostCount) int { return cmp.Compare(a.id, b.id) })
+	g.hosts.list = list
+}
+
+// clean forgets what was needed for one Commit only.
+func (gs *groups) clean() {
+	for _, g := range gs.dirty {
+		g.fresh, g.dirty, g.replaced = false, false, false
+	}
+	gs.dirty = scratchOf(gs.dirty)
+}
+
+// acquire counts a policy's reference to the group of a selector.
+func (gs *groups) acquire(w *world, role GroupRole, t *terms) *group {
+	s := w.acquireSelection(t)
+	if g, is := s.own[role].(*group); is {
+		w.releaseSelection(s) // the group holds a use already
+		g.refs++
+		return g
+	}
+	g := gs.add(role, gs.nameOf(s), nil)
 	g.selection = s
 	s.own[role] = g
 	return g
 }
 
-// newGroup makes a group with one reference.
-func (e *Engine) newGroup(role GroupRole, name string, from *origin) *group {
-	g := one(&e.slabs, &e.slabs.groups)
-	g.role, g.name, g.origin, g.refs, g.fresh = role, name, from, 1, true
-	e.groupCount[role]++
-	e.touch(g)
+// add makes a group with one reference.
+func (gs *groups) add(role GroupRole, name string, from *origin) *group {
+	g := one(gs.slabs.arena, &gs.slabs.groups)
+	g.role, g.name, g.origin, g.refs, g.fresh, g.in = role, name, from, 1, true, gs
+	gs.count[role]++
+	gs.touch(g)
 	return g
 }
 
-// releaseGroup gives up a policy's reference. Groups left without are swept in the next Commit.
-func (e *Engine) releaseGroup(g *group) {
+// release gives up a policy's reference. Groups left without are swept in the next Commit.
+func (gs *groups) release(g *group) {
 	if g.refs--; g.refs == 0 {
-		e.touch(g)
+		gs.touch(g)
 	}
 }
 
 // reselect gives the group other members.
-func (e *Engine) reselect(g *group, s *selection) {
+func (gs *groups) reselect(w *world, g *group, s *selection) {
 	old := g.selection
 	g.selection = s
 	s.uses++
 	if !g.fresh {
 		for _, link := range old.cells {
-			e.noteCell(g, link.cell, true)
+			gs.noteCell(g, link.cell, true)
 		}
 		for _, link := range s.cells {
-			e.noteCell(g, link.cell, false)
+			gs.noteCell(g, link.cell, false)
 		}
 	}
-	old.dropGroup(g)
-	s.addGroup(g)
-	e.releaseSelection(old)
+	old.unfollow(g)
+	s.follow(g)
+	w.releaseSelection(old)
 }
 
 // uidOf returns the UID of the object that the group is made from, else its name.
@@ -201,58 +271,30 @@ func (g *group) uidOf() string {
 	return g.origin.uid
 }
 
-// groupName is the name of the groups that the selection itself makes.
-func (s *selection) groupName(e *Engine) string {
-	for _, g := range s.own {
-		if g != nil {
+// nameOf is the name of the groups that a selection itself makes.
+func (gs *groups) nameOf(s *selection) string {
+	for _, f := range s.own {
+		if g, is := f.(*group); is {
 			return g.name
 		}
 	}
 	made := s.terms()
-	e.scratch = made.appendNormalized(append(e.scratch[:0], groupNamespace[:]...))
-	name := uuidOf(e.scratch)
-	return textOf(&e.slabs, name[:])
-}
-
-// addGroup makes the selection hold the members of a group that is made from an object.
-func (s *selection) addGroup(g *group) {
-	t := s.tie()
-	t.groups = append(t.groups, g)
-}
-
-func (s *selection) dropGroup(g *group) {
-	if s.own[g.role] == g {
-		s.own[g.role] = nil
-	} else if s.ties != nil {
-		s.ties.groups = without(s.ties.groups, g)
-	}
-}
-
-// eachGroup calls f for the groups with these members.
-func (s *selection) eachGroup(f func(*group)) {
-	for _, g := range s.own {
-		if g != nil {
-			f(g)
-		}
-	}
-	if s.ties != nil {
-		for _, g := range s.ties.groups {
-			f(g)
-		}
-	}
+	gs.scratch = made.appendNormalized(append(gs.scratch[:0], groupNamespace[:]...))
+	name := uuidOf(gs.scratch)
+	return gs.slabs.arena.text(name[:])
 }
 
 // forget removes a group without references.
-func (e *Engine) forget(g *group) {
+func (gs *groups) forget(w *world, g *group) {
 	g.gone = true
-	e.groupCount[g.role]--
+	gs.count[g.role]--
 	if g.selection != nil {
-		g.selection.dropGroup(g)
-		e.releaseSelection(g.selection)
+		g.selection.unfollow(g)
+		w.releaseSelection(g.selection)
 	} else {
-		delete(e.serviceGroups, g.name)
+		delete(gs.services, g.name)
 	}
-	e.spares.giveList(g.pending)
+	gs.lists.give(g.pending)
 	g.pending = nil
 }
 
@@ -289,7 +331,7 @@ func (g *group) cellSize() (n int) {
 // appendMembers appends the present members in order to an empty list.
 func (g *group) appendMembers(to []*Member) []*Member {
 	to = g.appendUnsorted(to)
-	slices.SortFunc(to, compareMembers)
+	slices.SortFunc(to, CompareMembers)
 	return to
 }
 
@@ -300,7 +342,7 @@ func (g *group) appendUnsorted(to []*Member) []*Member {
 
 // resolve turns the pending entities of a group that is not fresh into added and removed members,
 // and calls count for every member that came to (1) or left (-1) a host.
-func (g *group) resolve(to *spares, count func(*Member, int32)) (added, removed []*Member) {
+func (g *group) resolve(to *spareLists, count func(*Member, int32)) (added, removed []*Member) {
 	g.pending = firstNotes(g.pending)
 	for _, p := range g.pending {
 		x, was := p.entity, p.was
@@ -327,9 +369,9 @@ func (g *group) resolve(to *spares, count func(*Member, int32)) (added, removed 
 			}
 		}
 	}
-	to.giveList(g.pending)
+	to.give(g.pending)
 	g.pending = nil
-	slices.SortFunc(added, compareMembers)
-	slices.SortFunc(removed, compareMembers)
+	slices.SortFunc(added, CompareMembers)
+	slices.SortFunc(removed, CompareMembers)
 	return added, removed
 }

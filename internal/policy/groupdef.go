@@ -23,9 +23,26 @@ type groupDef struct {
 	dirty    bool
 }
 
-// usable reports whether the group exists and is valid: otherwise it is treated as if it did not
-// exist.
-func (d *groupDef) usable() bool { return d.in != nil && len(d.problems()) == 0 }
+// definitions are the Groups and ClusterGroups that are given or referred to, and the Services that
+// some of them refer to.
+type definitions struct {
+	world    *world
+	groups   *groups
+	policies *policies
+	reports  *reports
+
+	services  map[NamespacedName]*Service
+	byService map[NamespacedName]map[*groupDef]struct{}
+	byName    map[NamespacedName]*groupDef
+	// dirty are those to bring up to date in the next Commit.
+	dirty []*groupDef
+}
+
+// Exists implements Definition.
+func (d *groupDef) Exists() bool { return d.in != nil }
+
+// Usable implements Definition.
+func (d *groupDef) Usable() bool { return d.in != nil && len(d.problems()) == 0 }
 
 // problems returns the group's own errors and those of its place among other groups.
 func (d *groupDef) problems() []FieldError {
@@ -52,13 +69,13 @@ func (d *groupDef) missing() []FieldError {
 
 // serviceMissing returns a warning about a serviceReference that selects nothing whatever Pods
 // there are.
-func (e *Engine) serviceMissing(d *groupDef) []FieldError {
+func (ds *definitions) serviceMissing(d *groupDef) []FieldError {
 	name := d.in.ServiceReference
 	if name == nil || len(d.in.IPBlocks)+len(d.in.ChildGroups) > 0 {
 		return nil
 	}
 	want := "an existing Service"
-	if s, ok := e.services[*name]; ok {
+	if s, ok := ds.services[*name]; ok {
 		if len(s.Selector) > 0 {
 			return nil
 		}
@@ -67,8 +84,11 @@ func (e *Engine) serviceMissing(d *groupDef) []FieldError {
 	return []FieldError{{Field: "spec.serviceReference", Value: name.Namespace + "/" + name.Name, Want: want}}
 }
 
-// leaves returns the selections that make up the group.
-func (d *groupDef) leaves() []*terms {
+// Nested implements Definition.
+func (d *groupDef) Nested() bool { return len(d.children) > 0 }
+
+// Leaves implements Definition.
+func (d *groupDef) Leaves() []*terms {
 	if len(d.children) == 0 {
 		if d.terms == nil {
 			return nil
@@ -77,59 +97,59 @@ func (d *groupDef) leaves() []*terms {
 	}
 	var out []*terms
 	for _, c := range d.children {
-		if c.usable() && c.terms != nil {
+		if c.Usable() && c.terms != nil {
 			out = append(out, c.terms)
 		}
 	}
 	return out
 }
 
-// ipBlocks returns the ipBlocks of the group and its children.
-func (d *groupDef) ipBlocks() []CIDRBlock {
+// IPBlocks implements Definition.
+func (d *groupDef) IPBlocks() []CIDRBlock {
 	if len(d.children) == 0 {
 		return d.blocks
 	}
 	var out []CIDRBlock
 	for _, c := range d.children {
-		if c.usable() {
+		if c.Usable() {
 			out = append(out, c.blocks...)
 		}
 	}
 	return out
 }
 
-// groupDefNamed returns the def, making it if there is none.
-func (e *Engine) groupDefNamed(name NamespacedName) *groupDef {
-	d := e.groupDefs[name]
+// named returns the def, making it if there is none.
+func (ds *definitions) named(name NamespacedName) *groupDef {
+	d := ds.byName[name]
 	if d == nil {
 		d = &groupDef{name: name, parents: make(map[*groupDef]struct{}), policies: make(map[*policyState]struct{})}
-		e.groupDefs[name] = d
+		ds.byName[name] = d
 	}
 	return d
 }
 
-// dropGroupDef forgets a def without object that nobody refers to.
-func (e *Engine) dropGroupDef(d *groupDef) {
-	if d.in == nil && len(d.parents) == 0 && len(d.policies) == 0 && !d.dirty && e.groupDefs[d.name] == d {
-		delete(e.groupDefs, d.name)
+// drop forgets a def without object that nobody refers to.
+func (ds *definitions) drop(d *groupDef) {
+	if d.in == nil && len(d.parents) == 0 && len(d.policies) == 0 && !d.dirty && ds.byName[d.name] == d {
+		delete(ds.byName, d.name)
 	}
 }
 
-// defineGroup replaces the object of a def.
-func (e *Engine) defineGroup(d *groupDef, in *Group) {
-	e.touchGroupDef(d) // dirty, it is not forgotten meanwhile
+// define replaces the object of a def.
+func (ds *definitions) define(d *groupDef, in *Group) {
+	ds.touch(d) // dirty, it is not forgotten meanwhile
 	former := d.children
 	if d.in != in {
-		e.referToService(d, d.in, in)
+		ds.referToService(d, d.in, in)
 	}
 	d.in, d.terms, d.blocks, d.errs, d.children = in, nil, nil, nil, nil
 	if in != nil {
-		e.compileGroup(d)
+		ds.compile(d)
 	}
 	for _, c := range former {
 		if !slices.Contains(d.children, c) {
 			delete(c.parents, d)
-			e.dropGroupDef(c)
+			ds.drop(c)
 		}
 	}
 	for _, c := range d.children {
@@ -137,23 +157,23 @@ func (e *Engine) defineGroup(d *groupDef, in *Group) {
 	}
 }
 
-// touchGroupDef puts a def and its parents on the list of defs to bring up to date.
-func (e *Engine) touchGroupDef(d *groupDef) {
+// touch puts a def and its parents on the list of defs to bring up to date.
+func (ds *definitions) touch(d *groupDef) {
 	if !d.dirty {
 		d.dirty = true
-		e.dirtyDefs = append(e.dirtyDefs, d)
+		ds.dirty = append(ds.dirty, d)
 	}
 	for p := range d.parents {
 		if !p.dirty {
 			p.dirty = true
-			e.dirtyDefs = append(e.dirtyDefs, p)
+			ds.dirty = append(ds.dirty, p)
 		}
 	}
 }
 
-// compileGroup fills in the compiled form. Where several parts are given, the first of ipBlocks,
+// compile fills in the compiled form. Where several parts are given, the first of ipBlocks,
 // childGroups, serviceReference, selectors counts.
-func (e *Engine) compileGroup(d *groupDef) {
+func (ds *definitions) compile(d *groupDef) {
 	in, errs := d.in, &errorList{}
 	switch {
 	case len(in.IPBlocks) > 0:
@@ -162,10 +182,10 @@ func (e *Engine) compileGroup(d *groupDef) {
 		}
 	case len(in.ChildGroups) > 0:
 		for _, name := range in.ChildGroups {
-			d.children = append(d.children, e.groupDefNamed(NamespacedName{in.Namespace, name}))
+			d.children = append(d.children, ds.named(NamespacedName{in.Namespace, name}))
 		}
 	case in.ServiceReference != nil:
-		d.terms = e.serviceTerms(*in.ServiceReference)
+		d.terms = ds.serviceTerms(*in.ServiceReference)
 	default:
 		d.terms = &terms{
 			namespace:  in.Namespace,
@@ -182,8 +202,8 @@ func (e *Engine) compileGroup(d *groupDef) {
 }
 
 // serviceTerms selects the Pods behind a Service.
-func (e *Engine) serviceTerms(name NamespacedName) *terms {
-	s, ok := e.services[name]
+func (ds *definitions) serviceTerms(name NamespacedName) *terms {
+	s, ok := ds.services[name]
 	if !ok || len(s.Selector) == 0 {
 		return &terms{}
 	}
@@ -192,19 +212,19 @@ func (e *Engine) serviceTerms(name NamespacedName) *terms {
 }
 
 // redefine recompiles the groups that refer to a Service.
-func (e *Engine) redefine(service NamespacedName) {
-	for d := range e.byService[service] {
-		e.defineGroup(d, d.in)
+func (ds *definitions) redefine(service NamespacedName) {
+	for d := range ds.byService[service] {
+		ds.define(d, d.in)
 	}
 }
 
 // referToService keeps byService in line with a change of the def's object.
-func (e *Engine) referToService(d *groupDef, former, in *Group) {
+func (ds *definitions) referToService(d *groupDef, former, in *Group) {
 	if former != nil && former.ServiceReference != nil {
-		removeFrom(e.byService, *former.ServiceReference, d)
+		removeFrom(ds.byService, *former.ServiceReference, d)
 	}
 	if in != nil && in.ServiceReference != nil {
-		addTo(e.byService, *in.ServiceReference, d)
+		addTo(ds.byService, *in.ServiceReference, d)
 	}
 }
 
@@ -225,36 +245,36 @@ func removeFrom[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
 // selectionOf returns the group's members in a role as a selection with one more use; nil if the
 // group has no selecting part. A group with child groups is applied to their Pods and
 // ExternalEntities only, as Antrea has it: to select Nodes, a policy names their group itself.
-func (e *Engine) selectionOf(role GroupRole, d *groupDef) *selection {
-	if !d.usable() || len(d.leaves()) == 0 && len(d.children) == 0 {
+func (ds *definitions) selectionOf(role GroupRole, d *groupDef) *selection {
+	if !d.Usable() || len(d.Leaves()) == 0 && len(d.children) == 0 {
 		return nil
 	}
-	leaves := d.leaves()
+	leaves := d.Leaves()
 	if role == AppliedToGroup && len(d.children) > 0 {
 		leaves = slices.DeleteFunc(leaves, func(t *terms) bool { return t.node != nil })
 	}
 	if len(d.children) == 0 {
-		return e.acquireSelection(leaves[0])
+		return ds.world.acquireSelection(leaves[0])
 	}
 	children := make([]*selection, len(leaves))
 	for i, t := range leaves {
-		children[i] = e.acquireSelection(t)
+		children[i] = ds.world.acquireSelection(t)
 	}
-	return e.acquireUnion(children)
+	return ds.world.acquireUnion(children)
 }
 
 // groupOf counts a policy's reference to the computed group made from a def; nil if there is none.
 // As a peer, a group of ipBlocks only has no members to list.
-func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
-	leaves := len(d.leaves())
-	if !d.usable() || leaves == 0 && (role == AddressGroup || len(d.children) == 0) {
+func (ds *definitions) groupOf(role GroupRole, d *groupDef) *group {
+	leaves := len(d.Leaves())
+	if !d.Usable() || leaves == 0 && (role == AddressGroup || len(d.children) == 0) {
 		return nil
 	}
 	if g := d.computed[role]; g != nil && !g.gone {
 		g.refs++
 		return g
 	}
-	s := e.selectionOf(role, d)
+	s := ds.selectionOf(role, d)
 	if s == nil {
 		return nil
 	}
@@ -262,39 +282,39 @@ func (e *Engine) groupOf(role GroupRole, d *groupDef) *group {
 	if d.name.Namespace != "" {
 		name = d.name.Namespace + "/" + name
 	}
-	g := e.newGroup(role, name, &origin{uid: d.in.UID})
+	g := ds.groups.add(role, name, &origin{uid: d.in.UID})
 	g.selection = s
-	s.addGroup(g)
+	s.follow(g)
 	d.computed[role] = g
 	return g
 }
 
-// updateGroupDefs brings the computed groups of changed defs, and the list of policies to compute
+// update brings the computed groups of changed defs, and the list of policies to compute
 // again, up to date.
-func (e *Engine) updateGroupDefs() {
-	for _, d := range e.dirtyDefs {
+func (ds *definitions) update() {
+	for _, d := range ds.dirty {
 		d.dirty = false
 		for role, g := range d.computed {
 			if g == nil || g.gone {
 				d.computed[role] = nil
 				continue
 			}
-			if s := e.selectionOf(GroupRole(role), d); s != nil {
-				e.reselect(g, s)
-				e.releaseSelection(s) // reselect counted the group's own use
+			if s := ds.selectionOf(GroupRole(role), d); s != nil {
+				ds.groups.reselect(ds.world, g, s)
+				ds.world.releaseSelection(s) // reselect counted the group's own use
 				if g.origin.uid != d.in.UID {
 					g.origin.uid, g.replaced = d.in.UID, true
-					e.touch(g)
+					ds.groups.touch(g)
 				}
 			}
 		}
 		for p := range d.policies {
-			e.touchPolicy(p)
+			ds.policies.touch(p)
 		}
-		e.touchReport(reportKey{group: d.name, isGroup: true})
+		ds.reports.touch(reportKey{group: d.name, isGroup: true})
 	}
-	for _, d := range e.dirtyDefs {
-		e.dropGroupDef(d)
+	for _, d := range ds.dirty {
+		ds.drop(d)
 	}
-	e.dirtyDefs = e.dirtyDefs[:0]
+	ds.dirty = ds.dirty[:0]
 }

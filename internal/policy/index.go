@@ -1,6 +1,6 @@
 package policy
 
-import "slices"
+import "github.com/nephele-io/nephele/internal/table"
 
 // smallIndex is the number of items up to which an index is a plain list: most Namespaces hold a
 // handful of label sets and selectors, and maps for each of them would cost more memory than they
@@ -54,7 +54,7 @@ func (s *few[T]) each(f func(T)) {
 // labelled is an item found by selectors.
 type labelled interface {
 	comparable
-	labelsOf() *labelSet
+	LabelSet() *labelSet
 }
 
 // labelIndex holds labelled items and finds those a selector matches.
@@ -83,9 +83,15 @@ func (x *labelIndex[T]) insert(item T) {
 	}
 }
 
+// large reports whether the index is no longer a plain list.
+func (x *labelIndex[T]) large() bool { return x.items != nil }
+
+// beginIn makes an empty list the place of the first items.
+func (x *labelIndex[T]) beginIn(room []T) { x.list = room }
+
 // note enters an item under its labels.
 func (x *labelIndex[T]) note(item T) {
-	for _, l := range item.labelsOf().pairs {
+	for _, l := range item.LabelSet().pairs {
 		at := x.byLabel[l]
 		at.insert(item)
 		x.byLabel[l] = at
@@ -94,14 +100,14 @@ func (x *labelIndex[T]) note(item T) {
 
 func (x *labelIndex[T]) remove(item T) {
 	if x.items == nil {
-		x.list = without(x.list, item)
+		x.list = table.Without(x.list, item)
 		return
 	}
 	delete(x.items, item)
 	if x.byLabel == nil {
 		return
 	}
-	for _, l := range item.labelsOf().pairs {
+	for _, l := range item.LabelSet().pairs {
 		at := x.byLabel[l]
 		if at.remove(item) {
 			delete(x.byLabel, l)
@@ -111,23 +117,11 @@ func (x *labelIndex[T]) remove(item T) {
 	}
 }
 
-// without removes item from a list whose order does not matter. The list is reused.
-func without[T comparable](list []T, item T) []T {
-	i := slices.Index(list, item)
-	if i < 0 {
-		return list
-	}
-	last := len(list) - 1
-	list[i] = list[last]
-	clear(list[last:])
-	return list[:last]
-}
-
 // each calls f for every item that s matches; a nil s matches all. f must not change the index.
 func (x *labelIndex[T]) each(s *selector, f func(T)) {
 	if x.items == nil {
 		for _, it := range x.list {
-			if s == nil || s.matches(it.labelsOf()) {
+			if s == nil || s.matches(it.LabelSet()) {
 				f(it)
 			}
 		}
@@ -144,7 +138,7 @@ func (x *labelIndex[T]) each(s *selector, f func(T)) {
 			for _, a := range anchors {
 				at := x.byLabel[a]
 				at.each(func(it T) {
-					if s.matches(it.labelsOf()) {
+					if s.matches(it.LabelSet()) {
 						f(it)
 					}
 				})
@@ -153,7 +147,7 @@ func (x *labelIndex[T]) each(s *selector, f func(T)) {
 		}
 	}
 	for it := range x.items {
-		if s == nil || s.matches(it.labelsOf()) {
+		if s == nil || s.matches(it.LabelSet()) {
 			f(it)
 		}
 	}
@@ -162,7 +156,7 @@ func (x *labelIndex[T]) each(s *selector, f func(T)) {
 // selecting is an item that selects by labels; a nil selector selects everything.
 type selecting interface {
 	comparable
-	selectorOf() *selector
+	LabelSelector() *selector
 }
 
 // selectorIndex holds selecting items and finds those that match a label set.
@@ -187,7 +181,7 @@ func (x *selectorIndex[T]) insert(item T) {
 		}
 		x.list = nil
 	}
-	anchors := anchorsOf(item.selectorOf())
+	anchors := anchorsOf(item.LabelSelector())
 	if anchors == nil {
 		x.rest[item] = struct{}{}
 		return
@@ -199,13 +193,16 @@ func (x *selectorIndex[T]) insert(item T) {
 	}
 }
 
+// beginIn makes an empty list the place of the first items.
+func (x *selectorIndex[T]) beginIn(room []T) { x.list = room }
+
 func (x *selectorIndex[T]) remove(item T) {
 	if !x.large {
-		x.list = without(x.list, item)
+		x.list = table.Without(x.list, item)
 		return
 	}
 	delete(x.rest, item)
-	for _, a := range anchorsOf(item.selectorOf()) {
+	for _, a := range anchorsOf(item.LabelSelector()) {
 		at := x.anchored[a]
 		if at.remove(item) {
 			delete(x.anchored, a)
@@ -218,7 +215,7 @@ func (x *selectorIndex[T]) remove(item T) {
 // each calls f once for every item whose selector matches the labels. f must not change the index.
 func (x *selectorIndex[T]) each(set *labelSet, f func(T)) {
 	try := func(item T) {
-		if s := item.selectorOf(); s == nil || s.matches(set) {
+		if s := item.LabelSelector(); s == nil || s.matches(set) {
 			f(item)
 		}
 	}
@@ -248,7 +245,7 @@ func (x *selectorIndex[T]) all(f func(T)) {
 	for a, at := range x.anchored {
 		at.each(func(it T) {
 			// An item with several anchors stands under each: report it under the first only.
-			if anchorsOf(it.selectorOf())[0] == a {
+			if anchorsOf(it.LabelSelector())[0] == a {
 				f(it)
 			}
 		})

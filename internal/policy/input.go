@@ -373,3 +373,21 @@ type HTTPMatch struct {
 type TLSMatch struct {
 	SNI string
 }
+
+// SystemTiers returns the tiers that always exist, in order of priority.
+func SystemTiers() []Tier {
+	return []Tier{
+		{"emergency", 50}, {"securityops", 100}, {"networkops", 150}, {"platform", 200}, {"application", 250}, {"baseline", 253},
+	}
+}
+
+// PolicySource makes a policy whenever the Engine computes it: what the policy is made from, which
+// the caller holds anyway, then need not be held by the Engine a second time.
+type PolicySource interface {
+	// Ref says which policy it is.
+	Ref() PolicyRef
+	// Policy returns the policy, the same each time. It may make it in scratch, where it finds what
+	// a source made there before and may use its lists and selectors again. The Engine looks at it
+	// until it asks for another one.
+	Policy(scratch *Policy) *Policy
+}

@@ -8,19 +8,15 @@ func (t *translation) kubernetes() {
 		t.errs.add("spec.policyTypes", other, "Ingress or Egress")
 	}
 	for i := range t.in.AppliedTo {
-		t.appliedGroup(&t.in.AppliedTo[i], t.at("spec"))
+		t.out.AppliedToGroups = t.addName(t.out.AppliedToGroups, t.appliedGroup(&t.in.AppliedTo[i], t.at("spec")))
 	}
-	t.out.AppliedToGroups = t.groupNames(t.atgs)
 	isolates := func(d Direction) bool {
 		if len(t.in.PolicyTypes) > 0 {
 			return slices.Contains(t.in.PolicyTypes, d)
 		}
 		return d == Ingress || len(t.in.Egress) > 0
 	}
-	logging := false
-	if n := t.e.namespaces[t.in.Namespace]; n != nil {
-		logging = n.logKNP
-	}
+	logging := t.resolver.Logs(t.in.Namespace)
 	each := func(d Direction, rules []Rule, path string) {
 		for i := range rules {
 			at := indexed(path, i)
@@ -38,7 +34,7 @@ func (t *translation) kubernetes() {
 		t.out.Rules = t.denyAll(deny)
 		return
 	}
-	t.out.Rules = roomFor(&t.e.slabs, &t.e.slabs.rules, len(t.in.Ingress)+len(t.in.Egress)+1)
+	t.out.Rules = roomFor(t.arena, &t.ruleLists, len(t.in.Ingress)+len(t.in.Egress)+1)
 	if ingress {
 		each(Ingress, t.in.Ingress, t.at("spec.ingress"))
 	}
@@ -51,7 +47,7 @@ func (t *translation) kubernetes() {
 // denyAll returns the deny-all rules of some directions. Policies of nothing else, of which there
 // is one in most Namespaces, share them.
 func (t *translation) denyAll(d denial) []ComputedRule {
-	rules, known := t.e.denials[d]
+	rules, known := t.denials[d]
 	if !known {
 		if d.ingress {
 			rules = append(rules, t.rule(RuleContent{Direction: Ingress, EnableLogging: d.logging}, ComputedPeer{}, nil))
@@ -59,9 +55,9 @@ func (t *translation) denyAll(d denial) []ComputedRule {
 		if d.egress {
 			rules = append(rules, t.rule(RuleContent{Direction: Egress, EnableLogging: d.logging}, ComputedPeer{}, nil))
 		}
-		t.e.denials[d] = slices.Clip(rules)
+		t.denials[d] = slices.Clip(rules)
 	}
-	return t.e.denials[d]
+	return t.denials[d]
 }
 
 // denial identifies deny-all rules.

@@ -45,7 +45,9 @@ type labelTable struct {
 	sets    map[string]*labelSet
 	scratch []byte
 	pairs   []label
-	slabs   *slabs
+	arena   *arena
+	made    slab[labelSet]
+	lists   slab[label]
 }
 
 // acquire returns the set with these labels and, if extra.key is not empty, this one more.
@@ -71,9 +73,9 @@ func (t *labelTable) acquire(labels map[string]string, extra label) *labelSet {
 		s.refs++
 		return s
 	}
-	s := one(t.slabs, &t.slabs.sets)
-	s.pairs = append(roomFor(t.slabs, &t.slabs.pairs, len(t.pairs)), t.pairs...)
-	s.text, s.refs = textOf(t.slabs, t.scratch), 1
+	s := one(t.arena, &t.made)
+	s.pairs = append(roomFor(t.arena, &t.lists, len(t.pairs)), t.pairs...)
+	s.text, s.refs = t.arena.text(t.scratch), 1
 	t.sets[s.text] = s
 	return s
 }
@@ -83,4 +85,13 @@ func (t *labelTable) release(s *labelSet) {
 	if s.refs--; s.refs == 0 {
 		delete(t.sets, s.text)
 	}
+}
+
+// asMap returns the labels in a map of their own.
+func (s *labelSet) asMap() map[string]string {
+	out := make(map[string]string, len(s.pairs))
+	for _, p := range s.pairs {
+		out[p.key] = p.value
+	}
+	return out
 }

@@ -7,7 +7,7 @@ import (
 
 // TestManyLabels: of few labels and of many each is found, and no other.
 func TestManyLabels(t *testing.T) {
-	table := labelTable{sets: map[string]*labelSet{}, slabs: &slabs{}}
+	table := labelTable{sets: map[string]*labelSet{}, arena: &arena{}}
 	for _, n := range []int{0, 1, fewPairs, fewPairs + 1, 20_000} {
 		labels := map[string]string{}
 		for i := range n {
@@ -33,7 +33,7 @@ func TestManyLabels(t *testing.T) {
 // Sets that are found by the map that Pods share are those that are found by what it says, also
 // when nobody has one any more and somebody asks for it again.
 func TestLabelsOfOneMap(t *testing.T) {
-	table := labelTable{sets: map[string]*labelSet{}, slabs: &slabs{}}
+	table := labelTable{sets: map[string]*labelSet{}, arena: &arena{}}
 	account := label{serviceAccountLabel, "default"}
 	for i := range 3 {
 		var maps []map[string]string

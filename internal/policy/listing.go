@@ -14,7 +14,7 @@ func (e *Engine) Listing() *Listing {
 	}
 	for p := range e.policies.All() {
 		if p.out != nil {
-			l.Policies = append(l.Policies, PolicySpan{p.out, e.hostTable.keys(p.reach.hostSpan())})
+			l.Policies = append(l.Policies, PolicySpan{p.out, e.hosts.table.keys(p.reach.hostSpan())})
 		}
 	}
 	slices.SortFunc(l.Policies, func(a, b PolicySpan) int { return strings.Compare(a.Source.UID, b.Source.UID) })
@@ -44,56 +44,22 @@ func (g *group) within(referred []string) []string {
 	return slices.Compact(out)
 }
 
-// confine adds the Namespaces that a selection is confined to, and reports whether it is to any.
-func (s *selection) confine(into *[]string) bool {
-	switch {
-	case s.isUnion():
-		for _, child := range s.ties.children {
-			if !child.confine(into) {
-				return false
-			}
-		}
-	case s.nothing:
-	case s.pinned != nil:
-		*into = append(*into, s.pinned.name)
-	default:
-		named := s.in.sel.valuesOf(namespaceNameLabel)
-		*into = append(*into, named...)
-		return named != nil
-	}
-	return true
-}
-
-// namespaceNameLabel is the label that every Namespace has with its name.
-const namespaceNameLabel = "kubernetes.io/metadata.name"
-
-// valuesOf returns the values that a selector demands of a label; nil if it lets any other.
-func (s *selector) valuesOf(key string) []string {
-	if s == nil {
-		return nil
-	}
-	for i := range s.reqs {
-		if r := &s.reqs[i]; r.key == key && (r.op == opEquals || r.op == opIn) {
-			return r.values
-		}
-	}
-	return nil
-}
-
 func (e *Engine) listGroups(role GroupRole) []ComputedGroup {
-	out := make([]ComputedGroup, 0, e.groupCount[role])
+	out := make([]ComputedGroup, 0, e.groups.count[role])
 	list := func(g *group, referred ...string) {
 		if g != nil && g.role == role && !g.gone {
-			out = append(out, ComputedGroup{Role: role, Name: g.name, UID: g.uidOf(), Members: g.members(), Span: e.hostTable.keys(g.hostSpan()), Within: g.within(referred)})
+			out = append(out, ComputedGroup{Role: role, Name: g.name, UID: g.uidOf(), Members: g.members(), Span: e.hosts.table.keys(g.hostSpan()), Within: g.within(referred)})
 		}
 	}
-	for s := range e.selections.All() {
-		list(s.own[role])
+	for s := range e.world.selections.All() {
+		if g, is := s.own[role].(*group); is {
+			list(g)
+		}
 	}
-	for _, d := range e.groupDefs {
+	for _, d := range e.definitions.byName {
 		list(d.computed[role], d.referred()...)
 	}
-	for _, g := range e.serviceGroups {
+	for _, g := range e.groups.services {
 		list(g)
 	}
 	slices.SortFunc(out, func(a, b ComputedGroup) int { return strings.Compare(a.Name, b.Name) })

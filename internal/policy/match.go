@@ -36,7 +36,7 @@ func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
 		}
 		return w.members
 	}
-	inside := inBlocks(w.remote.Addr, peer.IPBlocks)
+	inside := AnyContains(peer.IPBlocks, w.remote.Addr)
 	switch {
 	case (len(itself) > 0 || inside) && servicesMatch(w.flow, r.Services, ports(itself)):
 		return matchYes, nil
@@ -102,14 +102,6 @@ func (v *Evaluator) remoteMembers(w *walk, peer *ComputedPeer) []*Member {
 		}
 	}
 	return out
-}
-
-// inBlocks reports whether a block, less its exceptions, contains the address.
-func inBlocks(a netip.Addr, blocks []CIDRBlock) bool {
-	contains := func(p netip.Prefix) bool { return p.Contains(a) }
-	return a.IsValid() && slices.ContainsFunc(blocks, func(b CIDRBlock) bool {
-		return contains(b.CIDR) && !slices.ContainsFunc(b.Except, contains)
-	})
 }
 
 // servicesMatch reports whether any of the services matches; none at all match everything. Named

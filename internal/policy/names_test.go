@@ -31,7 +31,7 @@ func TestGroupNames(t *testing.T) {
 		}, "namespaceSelector=env in (dev,prod),x,!y,z notin (q) And podSelector=a=1,b=2", "889cd58c-a22f-5229-9efc-b2f3d2e228fc"},
 		{terms{node: sel(map[string]string{"kubernetes.io/os": "linux"})},
 			"nodeSelector=kubernetes.io/os=linux", "f35996bd-1192-5415-b013-98f442d4793f"},
-		{*serviceAccountTerms(&NamespacedName{"ns1", "sa-1"}),
+		{serviceAccountTerms(&NamespacedName{"ns1", "sa-1"}),
 			"namespace=ns1 And podSelector=internal.antrea.io/service-account=sa-1", "f7f9558f-41ec-5116-9658-e7e9ff2c76ea"},
 		{terms{}, "", "31af5b53-f968-5320-bebf-b3f831eca2ab"},
 	} {

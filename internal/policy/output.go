@@ -1,6 +1,10 @@
 package policy
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
 
 // ComputedPolicy is a policy as enforcers receive it. Its name is the UID of its source.
 type ComputedPolicy struct {
@@ -58,12 +62,8 @@ type RuleContent struct {
 // NewRule returns a rule with a content, of which the parts of the peer are not looked at, and the
 // peer.
 func NewRule(c RuleContent, peer ComputedPeer, appliedTo []string) ComputedRule {
-	c.setPeer(&peer)
+	c.IPBlocks, c.FQDNs, c.ToServices = peer.IPBlocks, peer.FQDNs, peer.ToServices
 	return ComputedRule{RuleContent: &c, AddressGroups: peer.AddressGroups, AppliedToGroups: appliedTo}
-}
-
-func (c *RuleContent) setPeer(p *ComputedPeer) {
-	c.IPBlocks, c.FQDNs, c.ToServices = p.IPBlocks, p.FQDNs, p.ToServices
 }
 
 // Peer returns the other end of the rule: where an ingress rule lets traffic come from, or an
@@ -86,6 +86,16 @@ type ComputedPeer struct {
 type CIDRBlock struct {
 	CIDR   netip.Prefix
 	Except []netip.Prefix
+}
+
+// Contains reports whether the block, less its exceptions, contains the address.
+func (b *CIDRBlock) Contains(a netip.Addr) bool {
+	return b.CIDR.Contains(a) && !slices.ContainsFunc(b.Except, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// AnyContains reports whether one of the blocks contains the address, which may be none.
+func AnyContains(blocks []CIDRBlock, a netip.Addr) bool {
+	return a.IsValid() && slices.ContainsFunc(blocks, func(b CIDRBlock) bool { return b.Contains(a) })
 }
 
 // ServiceMatch is traffic of one protocol. Nil fields match anything.
@@ -250,3 +260,43 @@ type Listing struct {
 	AddressGroups   []ComputedGroup
 	AppliedToGroups []ComputedGroup
 }
+
+// For returns the part of the change that the enforcer with the given key sees; an empty key stands
+// for a receiver of all keys. No member is in both lists under the same identity.
+func (g *GroupDelta) For(key string) (added, removed []*Member) {
+	if g.Role == AddressGroup {
+		return g.Added, g.Removed
+	}
+	for _, m := range g.Added {
+		if key == "" || m.On(key) {
+			added = append(added, m)
+		}
+	}
+	for _, m := range g.Removed {
+		if key != "" {
+			if m.On(key) {
+				removed = append(removed, m)
+			}
+			continue
+		}
+		_, moved := slices.BinarySearchFunc(g.Added, m, CompareMembers)
+		if !moved {
+			removed = append(removed, m)
+		}
+	}
+	return added, removed
+}
+
+// CompareRefs orders references: by kind, namespace and name.
+func CompareRefs(a, b EntityRef) int {
+	if a.Kind != b.Kind {
+		return int(a.Kind) - int(b.Kind)
+	}
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// CompareMembers orders members by reference.
+func CompareMembers(a, b *Member) int { return CompareRefs(a.EntityRef, b.EntityRef) }

@@ -30,8 +30,7 @@ func (t *translation) indexedPeers(d Direction, in []indexedPeer, named bool) Co
 		if d == Egress && named {
 			// Enforcers look a named port up in the members of the peer, so the peer must list the
 			// entities that could have it.
-			all := &terms{namespaces: &selector{}}
-			out.AddressGroups = []string{t.use(t.e.acquireGroup(AddressGroup, all)).name}
+			out.AddressGroups = []string{t.resolver.Group(AddressGroup, terms{namespaces: &selector{}})}
 		}
 		return out
 	}
@@ -43,17 +42,18 @@ func (t *translation) indexedPeers(d Direction, in []indexedPeer, named bool) Co
 
 // peer adds one peer to out.
 func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
-	var g *group
+	var name string
 	switch {
 	case p.IPBlock != nil:
 		out.IPBlocks = append(out.IPBlocks, compileIPBlock(p.IPBlock, below(p.path, ".ipBlock"), &t.errs))
 		return
 	case p.Group != "":
-		def := t.def(p.Group, below(p.path, ".group"))
-		if def.usable() {
-			out.IPBlocks = append(out.IPBlocks, def.ipBlocks()...)
+		d := t.definition(p.Group, below(p.path, ".group"))
+		if d.Usable() {
+			out.IPBlocks = append(out.IPBlocks, d.IPBlocks()...)
 		}
-		if g = t.e.groupOf(AddressGroup, def); g == nil {
+		var lists bool
+		if name, lists = t.resolver.DefinedGroup(AddressGroup, NamespacedName{t.in.Namespace, p.Group}); !lists {
 			return
 		}
 	case p.FQDN != "":
@@ -66,20 +66,19 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 		t.lists(d, p, out)
 		return
 	case p.ServiceAccount != nil:
-		g = t.e.acquireGroup(AddressGroup, serviceAccountTerms(p.ServiceAccount))
+		name = t.resolver.Group(AddressGroup, serviceAccountTerms(p.ServiceAccount))
 	case p.RemoteGroup != "":
 		member := &Selector{MatchExpressions: []Requirement{{Key: p.RemoteGroup, Operator: "Exists"}}}
-		g = t.e.acquireGroup(AddressGroup, &terms{remote: t.e.selector(member, "", &t.errs)})
+		name = t.resolver.Group(AddressGroup, terms{remote: t.selector(member, "", &t.errs)})
 	case p.NodeSelector != nil:
-		g = t.e.acquireGroup(AddressGroup, &terms{node: t.e.selector(p.NodeSelector, below(p.path, ".nodeSelector"), &t.errs)})
+		name = t.resolver.Group(AddressGroup, terms{node: t.selector(p.NodeSelector, below(p.path, ".nodeSelector"), &t.errs)})
 	default:
-		selection := t.peerTerms(p)
-		g = t.e.acquireGroup(AddressGroup, &selection)
+		name = t.resolver.Group(AddressGroup, t.peerTerms(p))
 	}
 	if out.AddressGroups == nil {
-		out.AddressGroups = roomFor(&t.e.slabs, &t.e.slabs.names, 1)
+		out.AddressGroups = roomFor(t.arena, &t.nameLists, 1)
 	}
-	out.AddressGroups = append(out.AddressGroups, t.use(g).name)
+	out.AddressGroups = append(out.AddressGroups, name)
 }
 
 // lists adds the networks and domain names of one peer to out.
@@ -99,9 +98,9 @@ func (t *translation) lists(d Direction, p indexedPeer, out *ComputedPeer) {
 func (t *translation) peerTerms(p indexedPeer) terms {
 	return terms{
 		namespace:  t.in.Namespace,
-		namespaces: t.e.selector(p.NamespaceSelector, below(p.path, ".namespaceSelector"), &t.errs),
-		pod:        t.e.selector(p.PodSelector, below(p.path, ".podSelector"), &t.errs),
-		external:   t.e.selector(p.ExternalEntitySelector, below(p.path, ".externalEntitySelector"), &t.errs),
+		namespaces: t.selector(p.NamespaceSelector, below(p.path, ".namespaceSelector"), &t.errs),
+		pod:        t.selector(p.PodSelector, below(p.path, ".podSelector"), &t.errs),
+		external:   t.selector(p.ExternalEntitySelector, below(p.path, ".externalEntitySelector"), &t.errs),
 	}
 }
 
@@ -146,7 +145,7 @@ func parseCIDR(text, path string, errs *errorList) (netip.Prefix, bool) {
 func (t *translation) services(in *Rule, path string) (out []ServiceMatch, named bool) {
 	for i := range in.Ports {
 		p := &in.Ports[i]
-		t.checkPort(p, indexed(below(path, ".ports"), i))
+		checkPort(p, indexed(below(path, ".ports"), i), &t.errs)
 		named = named || p.Port != nil && p.Port.Name != ""
 		protocol := p.Protocol
 		if protocol == "" && !p.AnyProtocol {
@@ -160,8 +159,8 @@ func (t *translation) services(in *Rule, path string) (out []ServiceMatch, named
 		switch {
 		case p.ICMP != nil:
 			at := below(indexed(below(path, ".protocols"), i), ".icmp")
-			t.checkRange(p.ICMP.Type, 0, 255, below(at, ".icmpType"))
-			t.checkRange(p.ICMP.Code, 0, 255, below(at, ".icmpCode"))
+			checkRange(p.ICMP.Type, 0, 255, below(at, ".icmpType"), &t.errs)
+			checkRange(p.ICMP.Code, 0, 255, below(at, ".icmpCode"), &t.errs)
 			out = append(out, ServiceMatch{Protocol: ICMP, ICMPType: p.ICMP.Type, ICMPCode: p.ICMP.Code})
 		case p.IGMP != nil:
 			out = append(out, ServiceMatch{Protocol: IGMP, IGMPType: p.IGMP.Type, GroupAddress: p.IGMP.GroupAddress})
@@ -173,38 +172,52 @@ func (t *translation) services(in *Rule, path string) (out []ServiceMatch, named
 }
 
 // checkPort checks one port of a rule.
-func (t *translation) checkPort(p *Port, path string) {
+func checkPort(p *Port, path string, errs *errorList) {
 	switch p.Protocol {
 	case "", TCP, UDP, SCTP:
 	default:
-		t.errs.add(below(path, ".protocol"), string(p.Protocol), "one of TCP, UDP, SCTP")
+		errs.add(below(path, ".protocol"), string(p.Protocol), "one of TCP, UDP, SCTP")
 	}
 	if p.Port != nil && p.Port.Name == "" {
-		t.checkRange(&p.Port.Number, 1, 65535, below(path, ".port"))
+		checkRange(&p.Port.Number, 1, 65535, below(path, ".port"), errs)
 	}
-	t.checkRange(p.SourcePort, 1, 65535, below(path, ".sourcePort"))
+	checkRange(p.SourcePort, 1, 65535, below(path, ".sourcePort"), errs)
 	if p.EndPort != nil {
 		switch {
 		case p.Port == nil:
-			t.errs.add(below(path, ".endPort"), strconv.Itoa(int(*p.EndPort)), "no endPort without port")
+			errs.add(below(path, ".endPort"), strconv.Itoa(int(*p.EndPort)), "no endPort without port")
 		case p.Port.Name != "":
-			t.errs.add(below(path, ".endPort"), strconv.Itoa(int(*p.EndPort)), "no endPort with a named port")
+			errs.add(below(path, ".endPort"), strconv.Itoa(int(*p.EndPort)), "no endPort with a named port")
 		default:
-			t.checkRange(p.EndPort, p.Port.Number, 65535, below(path, ".endPort"))
+			checkRange(p.EndPort, p.Port.Number, 65535, below(path, ".endPort"), errs)
 		}
 	}
 	if p.SourceEndPort != nil {
 		if p.SourcePort == nil {
-			t.errs.add(below(path, ".sourceEndPort"), strconv.Itoa(int(*p.SourceEndPort)), "no sourceEndPort without sourcePort")
+			errs.add(below(path, ".sourceEndPort"), strconv.Itoa(int(*p.SourceEndPort)), "no sourceEndPort without sourcePort")
 		} else {
-			t.checkRange(p.SourceEndPort, *p.SourcePort, 65535, below(path, ".sourceEndPort"))
+			checkRange(p.SourceEndPort, *p.SourcePort, 65535, below(path, ".sourceEndPort"), errs)
 		}
 	}
 }
 
 // checkRange checks an optional number.
-func (t *translation) checkRange(v *int32, low, high int32, path string) {
+func checkRange(v *int32, low, high int32, path string, errs *errorList) {
 	if v != nil && (*v < low || *v > high) {
-		t.errs.add(path, strconv.Itoa(int(*v)), "a number from "+strconv.Itoa(int(low))+" to "+strconv.Itoa(int(high)))
+		errs.add(path, strconv.Itoa(int(*v)), "a number from "+strconv.Itoa(int(low))+" to "+strconv.Itoa(int(high)))
 	}
+}
+
+// CheckIPBlock returns what is wrong with an ipBlock.
+func CheckIPBlock(b *IPBlock, path string) []FieldError {
+	var errs errorList
+	compileIPBlock(b, path, &errs)
+	return errs.list
+}
+
+// CheckPort returns what is wrong with a port.
+func CheckPort(p *Port, path string) []FieldError {
+	var errs errorList
+	checkPort(p, path, &errs)
+	return errs.list
 }

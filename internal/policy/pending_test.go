@@ -28,7 +28,7 @@ func TestPendingIsBounded(t *testing.T) {
 			put(i, "in")
 		}
 	}
-	for _, g := range e.dirtyGroups {
+	for _, g := range e.groups.dirty {
 		if n := cap(g.pending); n > 8*entities {
 			t.Errorf("room for %d notes about %d entities", n, entities)
 		}

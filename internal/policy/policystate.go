@@ -45,17 +45,6 @@ func (p *policyState) rest() policyMore {
 	return *p.more
 }
 
-// PolicySource makes a policy whenever the Engine computes it: what the policy is made from, which
-// the caller holds anyway, then need not be held by the Engine a second time.
-type PolicySource interface {
-	// Ref says which policy it is.
-	Ref() PolicyRef
-	// Policy returns the policy, the same each time. It may make it in scratch, where it finds what
-	// a source made there before and may use its lists and selectors again. The Engine looks at it
-	// until it asks for another one.
-	Policy(scratch *Policy) *Policy
-}
-
 // givenPolicy is a policy that is held.
 type givenPolicy Policy
 
@@ -65,11 +54,45 @@ func (g *givenPolicy) Ref() PolicyRef { return PolicyRef{g.Kind, g.Namespace, g.
 // Policy implements PolicySource.
 func (g *givenPolicy) Policy(*Policy) *Policy { return (*Policy)(g) }
 
-// touchPolicy puts a policy on the list of policies to compute again.
-func (e *Engine) touchPolicy(p *policyState) {
+// policies are the policies that are given, and those of them that are to be computed again.
+type policies struct {
+	policyTable
+	slab slab[policyState]
+	// byTier and relative are the policies to compute again when a Tier or any Namespace changes.
+	byTier   map[string]map[*policyState]struct{}
+	relative map[*policyState]struct{}
+	dirty    []*policyState
+	done     []*policyState // where the next are listed
+}
+
+// touch puts a policy on the list of policies to compute again.
+func (ps *policies) touch(p *policyState) {
 	if !p.dirty {
 		p.dirty = true
-		e.dirtyPolicies = table.Append(e.dirtyPolicies, p)
+		ps.dirty = table.Append(ps.dirty, p)
+	}
+}
+
+// touchTier puts the policies of a Tier on the list.
+func (ps *policies) touchTier(name string) {
+	for p := range ps.byTier[name] {
+		ps.touch(p)
+	}
+}
+
+// touchKubernetes puts the Kubernetes NetworkPolicies of a Namespace on the list.
+func (ps *policies) touchKubernetes(namespace string) {
+	for p := range ps.All() {
+		if ref := p.source.Ref(); ref.Kind == KubernetesNetworkPolicy && ref.Namespace == namespace {
+			ps.touch(p)
+		}
+	}
+}
+
+// touchRelative puts all policies with rules relative to the Namespace on the list.
+func (ps *policies) touchRelative() {
+	for p := range ps.relative {
+		ps.touch(p)
 	}
 }
 
@@ -81,11 +104,11 @@ func (e *Engine) PutPolicySource(in PolicySource) {
 	uid := in.Ref().UID
 	p := e.policies.named(uid)
 	if p == nil {
-		p = one(&e.slabs, &e.slabs.policies)
+		p = one(e.arena, &e.policies.slab)
 		e.policies.Insert(e.policies.Hash(uid), p)
 	}
 	p.source, p.alive = in, true
-	e.touchPolicy(p)
+	e.policies.touch(p)
 }
 
 // policyTable finds policies by UID.
@@ -100,92 +123,97 @@ func (t *policyTable) named(uid string) *policyState {
 func (e *Engine) DeletePolicy(uid string) {
 	if p := e.policies.named(uid); p != nil && p.alive {
 		p.alive = false
-		e.touchPolicy(p)
+		e.policies.touch(p)
 	}
 }
 
 // updatePolicies computes the dirty policies again.
 func (e *Engine) updatePolicies() []*policyState {
-	done := e.dirtyPolicies
-	if !e.slabs.closed {
-		e.dirtyGroups = slices.Grow(e.dirtyGroups, 2*len(done)) // most have two
+	done := e.policies.dirty
+	if e.arena.open() {
+		e.groups.dirty = slices.Grow(e.groups.dirty, 2*len(done)) // most have two
 	}
 	for _, p := range done {
 		p.dirty = false
-		var t translation
+		var now Translated
+		e.uses.reset()
 		if p.alive {
-			t = e.translate(p.source.Policy(&e.policyScratch))
+			now = e.translator.Translate(p.source.Policy(&e.scratch), &e.uses)
+		}
+		if now.Policy == nil {
+			e.uses.releaseGroups()
 		}
 		p.changed = true
 		p.former = p.out
-		if t.out == nil || p.out == nil || !reflect.DeepEqual(p.out, t.out) {
-			p.out = t.out
+		if now.Policy == nil || p.out == nil || !reflect.DeepEqual(p.out, now.Policy) {
+			p.out = now.Policy
 		}
 		former := p.rest()
-		e.rebind(p, &t)
-		e.atgScratch = scratchOf(t.atgs)
-		if len(former.errs)+len(former.warns)+len(t.errs.list)+len(t.warns.list) > 0 {
-			e.touchReport(reportKey{policy: p.source.Ref().UID})
+		e.rebind(p, &now)
+		if len(former.errs)+len(former.warns)+len(now.Errors)+len(now.Warnings) > 0 {
+			e.reports.touch(reportKey{policy: p.source.Ref().UID})
 		}
 	}
-	e.dirtyPolicies = e.donePolicies
-	e.donePolicies = nil
+	e.uses.reset()
+	e.policies.dirty = e.policies.done
+	e.policies.done = nil
 	return done
 }
 
 // rebind makes the policy refer to what its new translation uses, then gives up what the old one
 // used: what both use never goes away in between.
-func (e *Engine) rebind(p *policyState, t *translation) {
+func (e *Engine) rebind(p *policyState, t *Translated) {
+	u := &e.uses
 	oldReach, oldAt, oldAGs, old := p.reach, p.at, p.ags, p.rest()
 	p.reach = nil
-	if t.out != nil {
-		slices.SortFunc(t.atgs, func(a, b *group) int { return strings.Compare(a.name, b.name) })
-		e.join(e.reachOf(t.atgs), p, t.ags)
+	if t.Policy != nil {
+		slices.SortFunc(u.atgs, func(a, b *group) int { return strings.Compare(a.name, b.name) })
+		e.reaches.join(e.reaches.of(u.atgs), p, u.ags)
 	}
-	next := policyMore{defs: t.defs, tier: t.tier, errs: t.errs.list, warns: t.warns.list}
+	next := policyMore{defs: u.defs, tier: t.Tier, errs: t.Errors, warns: t.Warnings}
 	p.moved = p.former != nil && oldReach != p.reach
 	if p.moved && oldReach != nil {
 		next.formerSpan = oldReach.hostSpan().snapshot()
 	}
 	if oldReach != nil {
 		at := p.at
-		e.quit(oldReach, oldAt, oldAGs)
+		e.reaches.quit(oldReach, oldAt, oldAGs)
 		if p.reach != nil && oldReach != p.reach {
 			p.at = at
 		}
 		for _, g := range oldReach.atgs() {
-			e.releaseGroup(g)
+			e.groups.release(g)
 		}
 	}
 	for _, g := range oldAGs {
-		e.releaseGroup(g)
+		e.groups.release(g)
 	}
-	p.ags, p.more = t.ags, nil
+	p.ags, p.more = u.ags, nil
 	if len(next.defs)+len(next.errs)+len(next.warns)+len(next.formerSpan) > 0 || next.tier != "" {
 		more := next // so that next itself needs no memory
 		p.more = &more
 	}
-	e.refence(p, t.fences)
-	for _, d := range t.defs {
+	e.fences.refence(&e.world, p, u.fences)
+	for _, d := range u.defs {
 		d.policies[p] = struct{}{}
 	}
 	for _, d := range old.defs {
-		if !slices.Contains(t.defs, d) {
+		if !slices.Contains(u.defs, d) {
 			delete(d.policies, p)
-			e.dropGroupDef(d)
+			e.definitions.drop(d)
 		}
 	}
-	if old.tier != t.tier {
+	if old.tier != t.Tier {
 		if old.tier != "" {
-			removeFrom(e.byTier, old.tier, p)
+			removeFrom(e.policies.byTier, old.tier, p)
 		}
-		if t.tier != "" {
-			addTo(e.byTier, t.tier, p)
+		if t.Tier != "" {
+			addTo(e.policies.byTier, t.Tier, p)
 		}
 	}
-	if p.relative = t.relative; t.relative {
-		e.relative[p] = struct{}{}
+	if p.relative = t.Relative; t.Relative {
+		e.policies.relative[p] = struct{}{}
 	} else {
-		delete(e.relative, p)
+		delete(e.policies.relative, p)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Size returns how many policies and groups there are. Policies that compute to nothing count.
 func (e *Engine) Size() (policies, addressGroups, appliedToGroups int) {
-	return e.policies.Len(), e.groupCount[AddressGroup], e.groupCount[AppliedToGroup]
+	return e.policies.Len(), e.groups.count[AddressGroup], e.groups.count[AppliedToGroup]
 }
 
 // EntityState is what is known of an entity.
@@ -28,7 +28,7 @@ type EntityState struct {
 
 // Entity returns what is known of an entity; false if there is none.
 func (e *Engine) Entity(ref EntityRef) (EntityState, bool) {
-	x := e.entity(ref)
+	x := e.world.entity(ref)
 	if x == nil || !x.alive {
 		return EntityState{}, false
 	}
@@ -38,7 +38,7 @@ func (e *Engine) Entity(ref EntityRef) (EntityState, bool) {
 // LabelSets calls f with the labels of the entities of a kind, once for each set of labels in a
 // namespace: of one namespace, or with an empty name of all. It ends when f returns false.
 func LabelSets(e *Engine, kind EntityKind, namespaceName string, f func(namespace string, labels map[string]string) bool) {
-	for name, n := range e.namespaces {
+	for name, n := range e.world.namespaces {
 		if namespaceName != "" && name != namespaceName {
 			continue
 		}
@@ -47,12 +47,8 @@ func LabelSets(e *Engine, kind EntityKind, namespaceName string, f func(namespac
 			if !more || len(c.entities) == 0 {
 				return
 			}
-			labels := make(map[string]string, len(c.labels.pairs))
-			for _, p := range c.labels.pairs {
-				if p.key != serviceAccountLabel {
-					labels[p.key] = p.value
-				}
-			}
+			labels := c.labels.asMap()
+			delete(labels, serviceAccountLabel)
 			more = f(name, labels)
 		})
 		if !more {
@@ -88,7 +84,7 @@ type GroupContent struct {
 // GroupContent returns what is in a group, whether or not a policy refers to it; false if there is
 // no such group.
 func (e *Engine) GroupContent(name NamespacedName) (GroupContent, bool) {
-	d := e.groupDefs[name]
+	d := e.definitions.byName[name]
 	if d == nil || d.in == nil {
 		return GroupContent{}, false
 	}
@@ -96,7 +92,7 @@ func (e *Engine) GroupContent(name NamespacedName) (GroupContent, bool) {
 	if out.Problems = d.problems(); len(out.Problems) > 0 {
 		return out, true
 	}
-	out.Blocks = d.ipBlocks()
+	out.Blocks = d.IPBlocks()
 	cells, most := e.cellsOf(d)
 	out.Members = make([]*Member, 0, most)
 	for _, c := range cells {
@@ -111,13 +107,13 @@ func (e *Engine) GroupContent(name NamespacedName) (GroupContent, bool) {
 
 // cellsOf returns the cells that a group selects, each once, and how many entities they hold.
 func (e *Engine) cellsOf(d *groupDef) (cells []*cell, entities int) {
-	leaves := d.leaves()
+	leaves := d.Leaves()
 	var seen map[*cell]struct{}
 	if len(leaves) > 1 {
 		seen = make(map[*cell]struct{})
 	}
 	for _, t := range leaves {
-		e.eachCell(t, func(c *cell) {
+		e.world.eachCell(t, func(c *cell) {
 			if seen != nil {
 				if _, ok := seen[c]; ok {
 					return
@@ -134,7 +130,7 @@ func (e *Engine) cellsOf(d *groupDef) (cells []*cell, entities int) {
 // GroupsOf returns the groups that select the entity, sorted by namespace and name; false if there
 // is no such entity. An entity that is excluded is in no group.
 func (e *Engine) GroupsOf(ref EntityRef) ([]GroupRef, bool) {
-	x := e.entity(ref)
+	x := e.world.entity(ref)
 	if x == nil || !x.alive {
 		return nil, false
 	}
@@ -142,8 +138,8 @@ func (e *Engine) GroupsOf(ref EntityRef) ([]GroupRef, bool) {
 	if x.excluded {
 		return out, true
 	}
-	for _, d := range e.groupDefs {
-		if d.usable() && slices.ContainsFunc(d.leaves(), func(t *terms) bool { return t.selects(x.cell) }) {
+	for _, d := range e.definitions.byName {
+		if d.Usable() && slices.ContainsFunc(d.Leaves(), func(t *terms) bool { return t.selects(x.cell) }) {
 			out = append(out, d.groupRef())
 		}
 	}
@@ -159,14 +155,14 @@ type BlockGroup struct {
 
 // Contains reports whether a block of the group, less its exceptions, contains the address.
 func (g *BlockGroup) Contains(a netip.Addr) bool {
-	return slices.ContainsFunc(g.blocks, func(b []CIDRBlock) bool { return inBlocks(a, b) })
+	return slices.ContainsFunc(g.blocks, func(b []CIDRBlock) bool { return AnyContains(b, a) })
 }
 
 // BlockGroups returns the groups that contain addresses as such, sorted by namespace and name.
 func (e *Engine) BlockGroups() []BlockGroup {
 	var out []BlockGroup
-	for _, d := range e.groupDefs {
-		if !d.usable() {
+	for _, d := range e.definitions.byName {
+		if !d.Usable() {
 			continue
 		}
 		g := BlockGroup{GroupRef: d.groupRef()}
@@ -174,7 +170,7 @@ func (e *Engine) BlockGroups() []BlockGroup {
 			g.blocks = append(g.blocks, d.blocks)
 		}
 		for _, c := range d.children {
-			if c.usable() && len(c.blocks) > 0 {
+			if c.Usable() && len(c.blocks) > 0 {
 				g.blocks = append(g.blocks, c.blocks)
 			}
 		}
@@ -200,12 +196,16 @@ func (e *Engine) Naming(refs ...EntityRef) *Listing { return e.around(refs, true
 func (e *Engine) around(refs []EntityRef, named bool) *Listing {
 	found := [2]map[*group][]*Member{make(map[*group][]*Member), make(map[*group][]*Member)}
 	for _, ref := range refs {
-		x := e.entity(ref)
+		x := e.world.entity(ref)
 		if x == nil || !x.alive {
 			continue
 		}
 		for _, link := range x.cell.selectedBy {
-			link.selection.eachGroup(func(g *group) {
+			link.selection.eachFollower(func(f follower) {
+				g, is := f.(*group)
+				if !is {
+					return
+				}
 				m := x.member(g.role)
 				if m != nil && !slices.Contains(found[g.role][g], m) {
 					found[g.role][g] = append(found[g.role][g], m)
@@ -257,7 +257,7 @@ func (p *policyState) appliesTo(group string) bool {
 func partial(found map[*group][]*Member) []ComputedGroup {
 	out := make([]ComputedGroup, 0, len(found))
 	for g, members := range found {
-		slices.SortFunc(members, compareMembers)
+		slices.SortFunc(members, CompareMembers)
 		out = append(out, ComputedGroup{Role: g.role, Name: g.name, UID: g.uidOf(), Members: members})
 	}
 	slices.SortFunc(out, func(a, b ComputedGroup) int { return strings.Compare(a.Name, b.Name) })
@@ -265,62 +265,3 @@ func partial(found map[*group][]*Member) []ComputedGroup {
 }
 
 func (d *groupDef) groupRef() GroupRef { return GroupRef{d.name, d.in.UID} }
-
-// target returns what kind of entities the terms select and by which labels; a nil selector selects
-// all of the kind.
-func (t *terms) target() (EntityKind, *selector) {
-	switch {
-	case t.external != nil:
-		return KindExternalEntity, t.external
-	case t.node != nil:
-		return KindNode, t.node
-	case t.remote != nil:
-		return KindRemote, t.remote
-	}
-	return KindPod, t.pod
-}
-
-// selects reports whether a selection with these terms contains the cell.
-func (t *terms) selects(c *cell) bool {
-	kind, sel := t.target()
-	if c.kind != kind || sel != nil && !sel.matches(c.labels) {
-		return false
-	}
-	switch {
-	case kind == KindNode || kind == KindRemote:
-		return true
-	case t.namespaces != nil:
-		return len(t.namespaces.reqs) == 0 || c.ns.known && t.namespaces.matches(c.ns.labels)
-	case t.namespace != "":
-		return c.ns.name == t.namespace
-	}
-	return sel != nil
-}
-
-// eachCell calls f once for every cell that a selection with these terms contains.
-func (e *Engine) eachCell(t *terms, f func(*cell)) {
-	if s, _ := e.selections.find(t); s != nil {
-		for _, link := range s.cells {
-			f(link.cell)
-		}
-		return
-	}
-	kind, sel := t.target()
-	in := func(n *namespace) {
-		if n != nil {
-			n.eachCell(kind, sel, f)
-		}
-	}
-	switch {
-	case kind == KindNode || kind == KindRemote:
-		in(e.namespaces[""])
-	case t.namespaces != nil && len(t.namespaces.reqs) > 0:
-		e.knownNamespaces.each(t.namespaces, in)
-	case t.namespaces == nil && t.namespace != "":
-		in(e.namespaces[t.namespace])
-	case t.namespaces != nil || sel != nil:
-		for _, n := range e.namespaces {
-			in(n)
-		}
-	}
-}

@@ -16,15 +16,32 @@ type reach struct {
 	// policies are those with this reach; each knows its place.
 	policies []*policyState
 	// ags counts the policies that use each address group.
-	ags  groupCounts
-	span spanChange
-	news *reachNews
+	ags    groupCounts
+	span   spanChange
+	change *reachChange
 	// spelled says where the keys of hostSpan are in the Changes with that serial number.
 	spelled struct{ serial, at uint32 }
 }
 
-// reachNews is how the span of a reach changed in one Commit.
-type reachNews struct {
+// reaches are the reaches of policies; byKey are those of several applied-to groups, or of none.
+type reaches struct {
+	slabs  reachSlabs
+	groups *groups
+	byKey  map[string]*reach
+	// Lists for the next Commit: dirty have another span, fresh were made since the last one, empty
+	// have lost their policies, changed have a new change.
+	dirty, fresh, empty, changed []*reach
+}
+
+// reachSlabs are where reaches and their lists are made.
+type reachSlabs struct {
+	arena       *arena
+	reaches     slab[reach]
+	policyLists slab[*policyState]
+}
+
+// reachChange is how the span of a reach changed in one Commit.
+type reachChange struct {
 	added, removed []string
 }
 
@@ -153,57 +170,57 @@ func reachKey(atgs []*group) string {
 	return strings.Join(names, "\x00")
 }
 
-// reachOf returns the reach of a sorted list of distinct applied-to groups.
-func (e *Engine) reachOf(atgs []*group) *reach {
-	r := e.knownReach(atgs)
+// of returns the reach of a sorted list of distinct applied-to groups.
+func (rs *reaches) of(atgs []*group) *reach {
+	r := rs.known(atgs)
 	if r != nil {
 		return r
 	}
-	r = one(&e.slabs, &e.slabs.reaches)
+	r = one(rs.slabs.arena, &rs.slabs.reaches)
 	r.fresh = true
 	if len(atgs) == 1 {
 		r.one[0], atgs[0].alone = atgs[0], r
 	} else {
 		r.several = &manyGroups{atgs: slices.Clone(atgs)}
-		e.reaches[reachKey(atgs)] = r
+		rs.byKey[reachKey(atgs)] = r
 	}
-	e.freshReaches = append(e.freshReaches, r)
+	rs.fresh = append(rs.fresh, r)
 	for _, g := range atgs {
 		g.reaches.insert(r)
 	}
 	return r
 }
 
-// knownReach returns the reach of a sorted list of distinct applied-to groups; nil if there is
+// known returns the reach of a sorted list of distinct applied-to groups; nil if there is
 // none.
-func (e *Engine) knownReach(atgs []*group) *reach {
+func (rs *reaches) known(atgs []*group) *reach {
 	if len(atgs) == 1 {
 		return atgs[0].alone
 	}
-	return e.reaches[reachKey(atgs)]
+	return rs.byKey[reachKey(atgs)]
 }
 
 // join makes the policy one of the reach, using these address groups.
-func (e *Engine) join(r *reach, p *policyState, ags []*group) {
+func (rs *reaches) join(r *reach, p *policyState, ags []*group) {
 	p.reach, p.at = r, int32(len(r.policies))
 	if r.policies == nil {
-		r.policies = roomFor(&e.slabs, &e.slabs.policyLists, 1)
+		r.policies = roomFor(rs.slabs.arena, &rs.slabs.policyLists, 1)
 	}
 	r.policies = append(r.policies, p)
 	for _, g := range ags {
 		if r.ags.add(g, 1) == 1 {
 			if !g.fresh {
-				g.span.keep(&e.spares, g.hostSpan())
+				g.span.keep(&rs.groups.spares, g.hostSpan())
 			}
 			g.reaches.insert(r)
-			e.touch(g)
+			rs.groups.touch(g)
 		}
 	}
 }
 
 // quit is the opposite of join for a policy that was at the given place with these address groups.
 // It must be called before the hosts of applied-to groups are brought up to date.
-func (e *Engine) quit(r *reach, at int32, ags []*group) {
+func (rs *reaches) quit(r *reach, at int32, ags []*group) {
 	last := len(r.policies) - 1
 	r.policies[at] = r.policies[last]
 	r.policies[at].at = at
@@ -214,7 +231,7 @@ func (e *Engine) quit(r *reach, at int32, ags []*group) {
 			continue
 		}
 		if !g.fresh {
-			g.span.keep(&e.spares, g.hostSpan())
+			g.span.keep(&rs.groups.spares, g.hostSpan())
 		}
 		if g.counting && g.reaches.many[r] {
 			for _, c := range r.hostSpan().list {
@@ -224,41 +241,41 @@ func (e *Engine) quit(r *reach, at int32, ags []*group) {
 		if g.reaches.remove(r); g.reaches.len() < 2 {
 			g.counting, g.hosts = false, hostCounts{}
 		}
-		e.touch(g)
+		rs.groups.touch(g)
 	}
 	if last == 0 {
-		e.emptyReaches = append(e.emptyReaches, r)
+		rs.empty = append(rs.empty, r)
 	}
 }
 
-// sweepReaches forgets the reaches without policies.
-func (e *Engine) sweepReaches() {
-	for _, r := range e.emptyReaches {
-		if len(r.policies) > 0 || e.knownReach(r.atgs()) != r {
+// sweep forgets the reaches without policies.
+func (rs *reaches) sweep() {
+	for _, r := range rs.empty {
+		if len(r.policies) > 0 || rs.known(r.atgs()) != r {
 			continue
 		}
 		if r.several == nil {
 			r.one[0].alone = nil
 		} else {
-			delete(e.reaches, reachKey(r.atgs()))
+			delete(rs.byKey, reachKey(r.atgs()))
 		}
 		for _, g := range r.atgs() {
 			g.reaches.remove(r)
 		}
 	}
-	e.emptyReaches = e.emptyReaches[:0]
-	e.freshReaches = slices.DeleteFunc(e.freshReaches, func(r *reach) bool { return len(r.policies) == 0 && e.knownReach(r.atgs()) != r })
+	rs.empty = rs.empty[:0]
+	rs.fresh = slices.DeleteFunc(rs.fresh, func(r *reach) bool { return len(r.policies) == 0 && rs.known(r.atgs()) != r })
 }
 
 // shift counts n more members of the applied-to group at the host and carries a change of its span
 // on to the reaches that existed before this Commit and their address groups.
-func (e *Engine) shift(g *group, h *host, n int32) {
+func (rs *reaches) shift(g *group, h *host, n int32) {
 	before, after := g.hosts.add(h.id, n)
 	if before == after {
 		return
 	}
 	if !g.fresh {
-		g.span.flip(&e.spares, h.id, before)
+		g.span.flip(&rs.groups.spares, h.id, before)
 	}
 	g.reaches.each(func(r *reach) {
 		if r.fresh {
@@ -273,17 +290,17 @@ func (e *Engine) shift(g *group, h *host, n int32) {
 			was, is = r.several.hosts.add(h.id, step)
 		}
 		if was != is {
-			e.flipReach(r, h.id, was)
+			rs.flip(r, h.id, was)
 		}
 	})
 }
 
-// flipReach carries a host that came to or went from a reach on to its address groups.
-func (e *Engine) flipReach(r *reach, id uint32, was bool) {
-	r.span.flip(&e.spares, id, was)
+// flip carries a host that came to or went from a reach on to its address groups.
+func (rs *reaches) flip(r *reach, id uint32, was bool) {
+	r.span.flip(&rs.groups.spares, id, was)
 	if !r.dirty {
 		r.dirty = true
-		e.dirtyReaches = append(e.dirtyReaches, r)
+		rs.dirty = append(rs.dirty, r)
 	}
 	step := int32(1)
 	if was {
@@ -299,15 +316,15 @@ func (e *Engine) flipReach(r *reach, id uint32, was bool) {
 			}
 		}
 		if !g.fresh {
-			g.span.flip(&e.spares, id, was)
+			g.span.flip(&rs.groups.spares, id, was)
 		}
-		e.touch(g)
+		rs.groups.touch(g)
 	})
 }
 
-// fillReaches computes the hosts of the reaches made in this Commit.
-func (e *Engine) fillReaches() {
-	for _, r := range e.freshReaches {
+// fill computes the hosts of the reaches made in this Commit.
+func (rs *reaches) fill() {
+	for _, r := range rs.fresh {
 		r.fresh = false
 		if r.several == nil {
 			continue
@@ -319,7 +336,7 @@ func (e *Engine) fillReaches() {
 			}
 		}
 	}
-	e.freshReaches = e.freshReaches[:0]
+	rs.fresh = rs.fresh[:0]
 }
 
 // recount brings the host counts of an address group in line with its reaches.
@@ -343,4 +360,15 @@ func (g *group) recount() {
 		}
 		g.reaches.many[r] = true
 	}
+}
+
+// clean forgets what was needed for one Commit only.
+func (rs *reaches) clean() {
+	for _, r := range rs.dirty {
+		r.dirty = false
+	}
+	for _, r := range rs.changed {
+		r.change = nil
+	}
+	rs.dirty, rs.changed = scratchOf(rs.dirty), scratchOf(rs.changed)
 }

@@ -9,17 +9,17 @@ import (
 // space is a Namespace in which a rule with peers relative to the Namespace applies, with the
 // selections of its applied-to groups there.
 type space struct {
-	ns      *namespace
-	applied []*terms
+	name    string
+	labels  *labelSet
+	applied []terms
 }
 
-// groupsOf acquires the applied-to groups of a space.
-func (t *translation) groupsOf(s space) []*group {
-	out := make([]*group, len(s.applied))
-	for i, narrowed := range s.applied {
-		out[i] = t.use(t.e.acquireGroup(AppliedToGroup, narrowed))
+// groupsOf returns the names of the applied-to groups of a space.
+func (t *translation) groupsOf(s *space) (names []string) {
+	for _, narrowed := range s.applied {
+		names = t.addName(names, t.resolver.Group(AppliedToGroup, narrowed))
 	}
-	return out
+	return names
 }
 
 // isRelative reports whether any rule has a peer relative to the Namespace.
@@ -37,26 +37,29 @@ func (t *translation) isRelative(rules []Rule) bool {
 // affected returns, sorted by name, the Namespaces that appliedTo reaches into, with one selection
 // for each entry that does, narrowed to the Namespace.
 func (t *translation) affected(appliedTo []AppliedTo, path string) []space {
-	found := make(map[*namespace][]*terms)
-	add := func(n *namespace, narrowed *terms) {
-		if t.e.options.ReferenceNamespacePeers {
-			found[n] = nil
-		}
-		found[n] = append(found[n], narrowed)
-	}
+	found := make(map[string]*space)
+	reference := t.reference // of the translation nothing is to be kept in what the resolver is given
 	for i := range appliedTo {
 		at := &appliedTo[i]
 		for _, s := range t.appliedLeaves(at, indexed(path, i)) {
-			for _, n := range t.namespacesOf(s) {
-				add(n, &terms{namespace: n.name, pod: s.pod, external: s.external})
-			}
+			t.resolver.Namespaces(s, func(name string, labels *labelSet) {
+				in := found[name]
+				if in == nil {
+					in = &space{name: name, labels: labels}
+					found[name] = in
+				}
+				if reference {
+					in.applied = nil
+				}
+				in.applied = append(in.applied, terms{namespace: name, pod: s.pod, external: s.external})
+			})
 		}
 	}
 	out := make([]space, 0, len(found))
-	for n, applied := range found {
-		out = append(out, space{n, applied})
+	for _, s := range found {
+		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b space) int { return strings.Compare(a.ns.name, b.ns.name) })
+	slices.SortFunc(out, func(a, b space) int { return strings.Compare(a.name, b.name) })
 	return out
 }
 
@@ -70,47 +73,31 @@ func (t *translation) appliedLeaves(at *AppliedTo, path string) []*terms {
 		s := t.appliedTerms(at, path)
 		return t.inNamespaces(&s)
 	}
-	d := t.def(at.Group, below(path, ".group"))
-	if !d.usable() {
+	d := t.definition(at.Group, below(path, ".group"))
+	if !d.Usable() {
 		return nil
 	}
-	if !t.e.options.ReferenceNamespacePeers && len(t.inNamespaces(d.leaves()...)) == 0 {
+	leaves := d.Leaves()
+	if !t.reference && len(t.inNamespaces(leaves...)) == 0 {
 		t.warns.add(below(path, ".group"), at.Group, "a group with members in Namespaces: rules with namespaces in their peers do not apply to this one")
 	}
-	if t.e.options.ReferenceNamespacePeers {
+	if t.reference {
 		s := &terms{}
-		if len(d.children) == 0 && d.terms != nil {
-			s.namespaces = d.terms.namespaces
+		if !d.Nested() && len(leaves) == 1 {
+			s.namespaces = leaves[0].namespaces
 		}
 		return []*terms{s}
 	}
-	return t.inNamespaces(d.leaves()...)
+	return t.inNamespaces(leaves...)
 }
 
 // inNamespaces returns the selections that can be narrowed to a Namespace: not those of Nodes, nor
 // that without any selector, which selects nothing.
 func (t *translation) inNamespaces(list ...*terms) []*terms {
-	if t.e.options.ReferenceNamespacePeers {
+	if t.reference {
 		return list
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(s *terms) bool { return s.node != nil || s.normalized() == "" })
-}
-
-// namespacesOf returns the known Namespaces that a selection reaches into.
-func (t *translation) namespacesOf(s *terms) []*namespace {
-	var out []*namespace
-	collect := func(n *namespace) { out = append(out, n) }
-	switch {
-	case s.namespaces != nil:
-		t.e.knownNamespaces.each(s.namespaces, collect)
-	case s.namespace != "":
-		if n := t.e.namespaces[s.namespace]; n != nil && n.known {
-			collect(n)
-		}
-	default:
-		t.e.knownNamespaces.each(nil, collect)
-	}
-	return out
 }
 
 // selfRules adds one rule per Namespace, for peers in the same Namespace.
@@ -124,12 +111,12 @@ func (t *translation) selfRules(out RuleContent, peers []indexedPeer, spaces []s
 		if len(peers) == 0 {
 			return
 		}
-		appliedTo := t.groupNames(t.groupsOf(s))
+		appliedTo := t.groupsOf(&s)
 		var p ComputedPeer
 		for _, selection := range selections {
 			narrowed := selection
-			narrowed.namespace = s.ns.name
-			p.AddressGroups = append(p.AddressGroups, t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name)
+			narrowed.namespace = s.name
+			p.AddressGroups = append(p.AddressGroups, t.resolver.Group(AddressGroup, narrowed))
 		}
 		t.addRule(out, p, appliedTo)
 	}
@@ -141,7 +128,7 @@ func (t *translation) sameLabelRules(out RuleContent, peer indexedPeer, spaces [
 	keys := peer.Namespaces.SameLabels
 	type class struct {
 		labels map[string]string
-		groups []*group
+		groups []string
 	}
 	classes := make(map[string]*class)
 	selection := t.peerTerms(peer)
@@ -149,7 +136,7 @@ func (t *translation) sameLabelRules(out RuleContent, peer indexedPeer, spaces [
 		values := make(map[string]string, len(keys))
 		id := ""
 		for _, k := range keys {
-			v, ok := s.ns.labels.get(k)
+			v, ok := s.labels.get(k)
 			if !ok {
 				values = nil
 				break
@@ -163,14 +150,15 @@ func (t *translation) sameLabelRules(out RuleContent, peer indexedPeer, spaces [
 		if classes[id] == nil {
 			classes[id] = &class{labels: values}
 		}
-		classes[id].groups = append(classes[id].groups, t.groupsOf(s)...)
+		for _, name := range t.groupsOf(&s) {
+			classes[id].groups = t.addName(classes[id].groups, name)
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(classes)) {
 		c := classes[id]
-		appliedTo := t.groupNames(c.groups)
 		narrowed := selection
-		narrowed.namespaces = t.e.selector(&Selector{MatchLabels: c.labels}, below(peer.path, ".namespaces.sameLabels"), &t.errs)
-		name := t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name
-		t.addRule(out, ComputedPeer{AddressGroups: []string{name}}, appliedTo)
+		narrowed.namespaces = t.selector(&Selector{MatchLabels: c.labels}, below(peer.path, ".namespaces.sameLabels"), &t.errs)
+		name := t.resolver.Group(AddressGroup, narrowed)
+		t.addRule(out, ComputedPeer{AddressGroups: []string{name}}, c.groups)
 	}
 }

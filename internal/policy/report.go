@@ -18,34 +18,41 @@ type report struct {
 	errs, warns []FieldError
 }
 
-// touchReport has the object's report compared with the last one in this Commit.
-func (e *Engine) touchReport(k reportKey) {
-	if e.dirtyReports == nil {
-		e.dirtyReports = make(map[reportKey]struct{})
-	}
-	e.dirtyReports[k] = struct{}{}
+// reports are what is wrong with objects, as it was reported last, and the objects to look at
+// again.
+type reports struct {
+	sent  map[reportKey]report
+	dirty map[reportKey]struct{}
 }
 
-// takeProblems returns the reports that changed since the last Commit.
-func (e *Engine) takeProblems() []Problem {
+// touch has the object's report compared with the last one in this Commit.
+func (rs *reports) touch(k reportKey) {
+	if rs.dirty == nil {
+		rs.dirty = make(map[reportKey]struct{})
+	}
+	rs.dirty[k] = struct{}{}
+}
+
+// take returns the reports that changed since the last Commit.
+func (rs *reports) take(reportOf func(reportKey) report) []Problem {
 	var out []Problem
-	for k := range e.dirtyReports {
-		former := e.reported[k]
-		now := e.reportOf(k)
+	for k := range rs.dirty {
+		former := rs.sent[k]
+		now := reportOf(k)
 		if slices.Equal(now.errs, former.errs) && slices.Equal(now.warns, former.warns) {
 			continue
 		}
 		if len(now.errs)+len(now.warns) == 0 {
-			delete(e.reported, k)
+			delete(rs.sent, k)
 			now.ref = former.ref
 		} else {
-			e.reported[k] = now
+			rs.sent[k] = now
 		}
 		out = append(out, Problem{Policy: now.ref, Group: k.group, Errors: now.errs, Warnings: now.warns})
 	}
 	// A cleared map would keep the size of the largest Commit ever, and the cost of going through
 	// it.
-	e.dirtyReports = nil
+	rs.dirty = nil
 	slices.SortFunc(out, func(a, b Problem) int {
 		for _, c := range [...]int{
 			strings.Compare(a.Policy.UID, b.Policy.UID),
@@ -63,8 +70,8 @@ func (e *Engine) takeProblems() []Problem {
 
 func (e *Engine) reportOf(k reportKey) report {
 	if k.isGroup {
-		if d := e.groupDefs[k.group]; d != nil && d.in != nil {
-			return report{errs: d.problems(), warns: slices.Concat(d.missing(), e.serviceMissing(d))}
+		if d := e.definitions.byName[k.group]; d != nil && d.in != nil {
+			return report{errs: d.problems(), warns: slices.Concat(d.missing(), e.definitions.serviceMissing(d))}
 		}
 		return report{}
 	}

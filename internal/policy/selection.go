@@ -15,26 +15,35 @@ type scope struct {
 	uses       int
 }
 
-func (s *scope) selectorOf() *selector { return s.sel }
+func (s *scope) LabelSelector() *selector { return s.sel }
 
 // selection is a set of entities, kept as a set of cells: what one selector selects, or the union
 // of other selections.
 type selection struct {
 	// nothing marks the selection without any selector, which is empty.
 	nothing bool
-	// scoped selections have a namespaceSelector; fenced ones have fences in the Engine.
-	scoped, fenced bool
-	kind           EntityKind
-	uses           int32
-	sel            *selector // nil: all entities of the kind
+	scoped  bool // has a namespaceSelector
+	kind    EntityKind
+	uses    int32
+	sel     *selector // nil: all entities of the kind
 	// Either pinned or in is set, unless nothing.
 	pinned *namespace
 	in     *scope
 	cells  []selectionLink
-	// own are the computed groups that are named after the selection, by role.
-	own [2]*group
+	// own are the followers that are found by the selection itself: a group for each role.
+	own [2]follower
 	// ties is nil for most.
 	ties *ties
+}
+
+// follower receives what comes to a selection and goes from it.
+type follower interface {
+	// CellComes means that a cell comes to the selection, CellGoes that it leaves it.
+	CellComes(c *cell)
+	CellGoes(c *cell)
+	// EntityChanges means that an entity in a cell of the selection comes, goes or changes, and its
+	// value in groups of the role until then. The follower may be for groups of another role.
+	EntityChanges(x *entity, role GroupRole, was *Member)
 }
 
 // ties are what selections have to do with groups that are made from objects.
@@ -44,8 +53,8 @@ type ties struct {
 	parents  []*selection
 	// counts says in how many children each cell of a union is.
 	counts map[*cell]int
-	// groups are the computed groups with these members, other than own.
-	groups []*group
+	// followers are those other than own.
+	followers []follower
 }
 
 // tie returns the ties, to add to them.
@@ -54,6 +63,51 @@ func (s *selection) tie() *ties {
 		s.ties = &ties{}
 	}
 	return s.ties
+}
+
+// follow adds a follower other than own.
+func (s *selection) follow(f follower) {
+	t := s.tie()
+	t.followers = append(t.followers, f)
+}
+
+// unfollow removes a follower.
+func (s *selection) unfollow(f follower) {
+	for role := range s.own {
+		if s.own[role] == f {
+			s.own[role] = nil
+			return
+		}
+	}
+	if s.ties != nil {
+		s.ties.followers = table.Without(s.ties.followers, f)
+	}
+}
+
+// eachFollower calls f for the followers.
+func (s *selection) eachFollower(f func(follower)) {
+	for _, g := range s.own {
+		if g != nil {
+			f(g)
+		}
+	}
+	if s.ties != nil {
+		for _, g := range s.ties.followers {
+			f(g)
+		}
+	}
+}
+
+// notify gives the followers the change of an entity in the selection.
+func (s *selection) notify(x *entity, role GroupRole, was *Member) {
+	if g := s.own[role]; g != nil {
+		g.EntityChanges(x, role, was)
+	}
+	if s.ties != nil {
+		for _, g := range s.ties.followers {
+			g.EntityChanges(x, role, was)
+		}
+	}
 }
 
 func (s *selection) isUnion() bool { return s.ties != nil && s.ties.counts != nil }
@@ -66,7 +120,7 @@ func (s *selection) above() []*selection {
 	return s.ties.parents
 }
 
-func (s *selection) selectorOf() *selector { return s.sel }
+func (s *selection) LabelSelector() *selector { return s.sel }
 
 // terms returns what the selection was made from, as far as that counts.
 func (s *selection) terms() (t terms) {
@@ -122,15 +176,15 @@ func (x *selectionTable) remove(s *selection) {
 }
 
 // acquireSelection returns the one selection with these terms and counts a use of it.
-func (e *Engine) acquireSelection(t *terms) *selection {
-	s, hash := e.selections.find(t)
+func (w *world) acquireSelection(t *terms) *selection {
+	s, hash := w.selections.find(t)
 	if s != nil {
 		s.uses++
 		return s
 	}
-	s = one(&e.slabs, &e.slabs.selections)
+	s = one(w.slabs.arena, &w.slabs.selections)
 	s.uses, s.scoped = 1, t.namespaces != nil
-	e.selections.Insert(hash, s)
+	w.selections.Insert(hash, s)
 	switch {
 	case t.external != nil:
 		s.kind, s.sel = KindExternalEntity, t.external
@@ -143,21 +197,21 @@ func (e *Engine) acquireSelection(t *terms) *selection {
 	}
 	switch {
 	case s.kind == KindNode || s.kind == KindRemote:
-		s.pinned = e.namespaceNamed("")
+		s.pinned = w.namespaceNamed("")
 	case t.namespaces != nil:
-		s.in = e.acquireScope(t.namespaces)
+		s.in = w.acquireScope(t.namespaces)
 	case t.namespace != "":
-		s.pinned = e.namespaceNamed(t.namespace)
+		s.pinned = w.namespaceNamed(t.namespace)
 	case s.sel != nil:
-		s.in = e.acquireScope(nil)
+		s.in = w.acquireScope(nil)
 	default:
 		s.nothing = true
 		return s
 	}
-	attach := func(c *cell) { e.attach(s, c) }
+	attach := func(c *cell) { w.attach(s, c) }
 	if s.pinned != nil {
 		s.pinned.uses++
-		s.pinned.of(s.kind, &e.slabs).pinned.insert(s)
+		s.pinned.of(s.kind, &w.slabs).pinned.insert(s)
 		s.pinned.eachCell(s.kind, s.sel, attach)
 		return s
 	}
@@ -169,20 +223,20 @@ func (e *Engine) acquireSelection(t *terms) *selection {
 }
 
 // acquireUnion returns a new selection of everything in the children, over whose uses it takes.
-func (e *Engine) acquireUnion(children []*selection) *selection {
+func (w *world) acquireUnion(children []*selection) *selection {
 	u := &selection{uses: 1, ties: &ties{children: children, counts: make(map[*cell]int)}}
 	for _, child := range children {
 		t := child.tie()
 		t.parents = append(t.parents, u)
 		for _, link := range child.cells {
-			e.attach(u, link.cell)
+			w.attach(u, link.cell)
 		}
 	}
 	return u
 }
 
 // releaseSelection gives up a use.
-func (e *Engine) releaseSelection(s *selection) {
+func (w *world) releaseSelection(s *selection) {
 	if s.uses--; s.uses > 0 {
 		return
 	}
@@ -191,54 +245,51 @@ func (e *Engine) releaseSelection(s *selection) {
 		if s.isUnion() {
 			s.ties.counts[c] = 1
 		}
-		e.detach(s, c)
+		w.detach(s, c)
 	}
 	if s.isUnion() {
 		for _, child := range s.ties.children {
-			child.ties.parents = without(child.ties.parents, s)
-			e.releaseSelection(child)
+			child.ties.parents = table.Without(child.ties.parents, s)
+			w.releaseSelection(child)
 		}
 		return
 	}
-	e.selections.remove(s)
+	w.selections.remove(s)
 	switch {
 	case s.pinned != nil:
 		s.pinned.kinds[s.kind].pinned.remove(s)
 		s.pinned.uses--
-		e.dropNamespace(s.pinned)
+		w.dropNamespace(s.pinned)
 	case s.in != nil:
 		s.in.selections[s.kind].remove(s)
-		e.releaseScope(s.in)
+		w.releaseScope(s.in)
 	}
 }
 
 // attach puts a cell into a selection and the unions over it.
-func (e *Engine) attach(s *selection, c *cell) {
+func (w *world) attach(s *selection, c *cell) {
 	if s.isUnion() {
 		s.ties.counts[c]++
 		if s.ties.counts[c] > 1 {
 			return
 		}
 	}
-	s.eachGroup(func(g *group) { e.noteCell(g, c, false) })
+	s.eachFollower(func(f follower) { f.CellComes(c) })
 	if s.cells == nil {
-		s.cells = roomFor(&e.slabs, &e.slabs.selectionLinks, 2)
+		s.cells = roomFor(w.slabs.arena, &w.slabs.selectionLinks, 2)
 	}
 	if c.selectedBy == nil {
-		c.selectedBy = roomFor(&e.slabs, &e.slabs.cellLinks, 2)
+		c.selectedBy = roomFor(w.slabs.arena, &w.slabs.cellLinks, 2)
 	}
 	s.cells = append(s.cells, selectionLink{c, len(c.selectedBy)})
 	c.selectedBy = append(c.selectedBy, cellLink{s, len(s.cells) - 1})
-	if s.fenced {
-		e.cross(s, c, 1)
-	}
 	for _, p := range s.above() {
-		e.attach(p, c)
+		w.attach(p, c)
 	}
 }
 
 // detach takes a cell out of a selection and the unions over it.
-func (e *Engine) detach(s *selection, c *cell) {
+func (w *world) detach(s *selection, c *cell) {
 	if s.isUnion() {
 		s.ties.counts[c]--
 		if s.ties.counts[c] > 0 {
@@ -246,13 +297,10 @@ func (e *Engine) detach(s *selection, c *cell) {
 		}
 		delete(s.ties.counts, c)
 	}
-	s.eachGroup(func(g *group) { e.noteCell(g, c, true) })
+	s.eachFollower(func(f follower) { f.CellGoes(c) })
 	s.unlink(c)
-	if s.fenced {
-		e.cross(s, c, -1)
-	}
 	for _, p := range s.above() {
-		e.detach(p, c)
+		w.detach(p, c)
 	}
 }
 
@@ -311,51 +359,51 @@ func (s *selection) contains(c *cell) bool {
 }
 
 // acquireScope returns the scope of a namespaceSelector.
-func (e *Engine) acquireScope(sel *selector) *scope {
-	all := sel == nil || len(sel.reqs) == 0
-	if all && e.everywhere != nil {
-		e.everywhere.uses++
-		return e.everywhere
+func (w *world) acquireScope(sel *selector) *scope {
+	all := sel == nil || sel.everything()
+	if all && w.everywhere != nil {
+		w.everywhere.uses++
+		return w.everywhere
 	}
 	if !all {
-		if s := e.scopes[sel.text]; s != nil {
+		if s := w.scopes[sel.text]; s != nil {
 			s.uses++
 			return s
 		}
 	}
 	s := &scope{uses: 1, namespaces: make(map[*namespace]struct{})}
 	if all {
-		e.everywhere = s
-		for _, n := range e.namespaces {
-			e.enterScope(n, s)
+		w.everywhere = s
+		for _, n := range w.namespaces {
+			w.enterScope(n, s)
 		}
 		return s
 	}
 	s.sel = sel
-	e.scopes[sel.text] = s
-	e.scopeIndex.insert(s)
-	e.knownNamespaces.each(sel, func(n *namespace) { e.enterScope(n, s) })
+	w.scopes[sel.text] = s
+	w.scopeIndex.insert(s)
+	w.known.each(sel, func(n *namespace) { w.enterScope(n, s) })
 	return s
 }
 
-func (e *Engine) releaseScope(s *scope) {
+func (w *world) releaseScope(s *scope) {
 	if s.uses--; s.uses > 0 {
 		return
 	}
 	for n := range s.namespaces {
 		delete(n.scopes, s)
 	}
-	if s == e.everywhere {
-		e.everywhere = nil
+	if s == w.everywhere {
+		w.everywhere = nil
 		return
 	}
-	e.scopeIndex.remove(s)
-	delete(e.scopes, s.sel.text)
+	w.scopeIndex.remove(s)
+	delete(w.scopes, s.sel.text)
 }
 
 // enterScope makes the Namespace's cells available to the scope's selections; exitScope takes them
 // away.
-func (e *Engine) enterScope(n *namespace, s *scope) {
+func (w *world) enterScope(n *namespace, s *scope) {
 	if n.scopes == nil {
 		n.scopes = make(map[*scope]struct{}, 1)
 	}
@@ -363,17 +411,85 @@ func (e *Engine) enterScope(n *namespace, s *scope) {
 	s.namespaces[n] = struct{}{}
 	for kind := range s.selections {
 		s.selections[kind].all(func(sel *selection) {
-			n.eachCell(EntityKind(kind), sel.sel, func(c *cell) { e.attach(sel, c) })
+			n.eachCell(EntityKind(kind), sel.sel, func(c *cell) { w.attach(sel, c) })
 		})
 	}
 }
 
-func (e *Engine) exitScope(n *namespace, s *scope) {
+func (w *world) exitScope(n *namespace, s *scope) {
 	delete(n.scopes, s)
 	delete(s.namespaces, n)
 	for kind := range s.selections {
 		s.selections[kind].all(func(sel *selection) {
-			n.eachCell(EntityKind(kind), sel.sel, func(c *cell) { e.detach(sel, c) })
+			n.eachCell(EntityKind(kind), sel.sel, func(c *cell) { w.detach(sel, c) })
 		})
 	}
+}
+
+// confine adds the Namespaces that a selection is confined to, and reports whether it is to any.
+func (s *selection) confine(into *[]string) bool {
+	switch {
+	case s.isUnion():
+		for _, child := range s.ties.children {
+			if !child.confine(into) {
+				return false
+			}
+		}
+	case s.nothing:
+	case s.pinned != nil:
+		*into = append(*into, s.pinned.name)
+	default:
+		named := s.in.sel.valuesOf(namespaceNameLabel)
+		*into = append(*into, named...)
+		return named != nil
+	}
+	return true
+}
+
+// namespaceNameLabel is the label that every Namespace has with its name.
+const namespaceNameLabel = "kubernetes.io/metadata.name"
+
+// eachCell calls f once for every cell that a selection with these terms contains.
+func (w *world) eachCell(t *terms, f func(*cell)) {
+	if s, _ := w.selections.find(t); s != nil {
+		for _, link := range s.cells {
+			f(link.cell)
+		}
+		return
+	}
+	kind, sel := t.target()
+	in := func(n *namespace) {
+		if n != nil {
+			n.eachCell(kind, sel, f)
+		}
+	}
+	switch {
+	case kind == KindNode || kind == KindRemote:
+		in(w.namespaces[""])
+	case t.namespaces != nil && !t.namespaces.everything():
+		w.known.each(t.namespaces, in)
+	case t.namespaces == nil && t.namespace != "":
+		in(w.namespaces[t.namespace])
+	case t.namespaces != nil || sel != nil:
+		for _, n := range w.namespaces {
+			in(n)
+		}
+	}
+}
+
+// selects reports whether a selection with these terms contains the cell.
+func (t *terms) selects(c *cell) bool {
+	kind, sel := t.target()
+	if c.kind != kind || sel != nil && !sel.matches(c.labels) {
+		return false
+	}
+	switch {
+	case kind == KindNode || kind == KindRemote:
+		return true
+	case t.namespaces != nil:
+		return t.namespaces.everything() || c.ns.known && t.namespaces.matches(c.ns.labels)
+	case t.namespace != "":
+		return c.ns.name == t.namespace
+	}
+	return sel != nil
 }

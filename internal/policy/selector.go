@@ -59,6 +59,9 @@ func (s *selector) matches(set *labelSet) bool {
 	return true
 }
 
+// everything reports whether the selector matches all labels.
+func (s *selector) everything() bool { return len(s.reqs) == 0 }
+
 // anchors returns labels of which every matching set has at least one; nil if there is no such
 // list. A selector is only tried on label sets that contain one of its anchors.
 func (s *selector) anchors() []label {
@@ -81,37 +84,23 @@ func (s *selector) anchors() []label {
 	return out
 }
 
-// maxSimple is the number of selectors by one label that an Engine remembers before it begins anew.
-const maxSimple = 1 << 12
-
-// selector is compileSelector that does not compile the simplest selectors, of which there are many
-// alike, each time.
-func (e *Engine) selector(s *Selector, path string, errs *errorList) *selector {
+// valuesOf returns the values that a selector demands of a label; nil if it lets any other.
+func (s *selector) valuesOf(key string) []string {
 	if s == nil {
 		return nil
 	}
-	var only label
-	if len(s.MatchExpressions) == 0 {
-		if len(s.MatchLabels) == 0 {
-			return e.everything
-		}
-		if len(s.MatchLabels) == 1 {
-			for only.key, only.value = range s.MatchLabels {
-				if known := e.simple[only]; known != nil {
-					return known
-				}
-			}
+	for i := range s.reqs {
+		if r := &s.reqs[i]; r.key == key && (r.op == opEquals || r.op == opIn) {
+			return r.values
 		}
 	}
-	before := len(errs.list)
-	out := compileSelector(s, path, errs)
-	if only.key != "" && len(errs.list) == before {
-		if len(e.simple) >= maxSimple {
-			clear(e.simple)
-		}
-		e.simple[only] = out
-	}
-	return out
+	return nil
+}
+
+// oneLabel returns the selector of one label.
+func oneLabel(l label) *selector {
+	reqs := []requirement{{key: l.key, op: opEquals, values: []string{l.value}}}
+	return &selector{text: selectorText(reqs), reqs: reqs}
 }
 
 // compileSelector compiles s; path names it in errors. It returns nil for a nil s.

@@ -5,36 +5,20 @@ import (
 	"unsafe"
 )
 
-// slabs are where values are made before the first Commit, many at a time: what there is at the
+// arena says how values are made: before the first Commit many at a time, for what there is at the
 // beginning is most of what there ever is, and the garbage collector goes through one large piece
-// of memory faster than through many small ones. A slab is kept as long as any value in it is. So
+// of memory faster than through many small ones. A slab is kept as long as any value in it is, so
 // what comes later is made one by one.
-type slabs struct {
+type arena struct {
 	closed bool
-
-	namespaces slab[namespace]
-	kinds      slab[kindIndex]
-	groups     slab[group]
-	selections slab[selection]
-	policies   slab[policyState]
-	reaches    slab[reach]
-	cells      slab[cell]
-	entities   slab[entity]
-	members    slab[memberAt]
-	sets       slab[labelSet]
-	computed   slab[ComputedPolicy]
-	rules      slab[ComputedRule]
-
-	names          slab[string]
-	pairs          slab[label]
-	groupLists     slab[*group]
-	policyLists    slab[*policyState]
-	entityLists    slab[*entity]
-	hostCounts     slab[hostCount]
-	cellLinks      slab[cellLink]
-	selectionLinks slab[selectionLink]
-	texts          *strings.Builder
+	texts  *strings.Builder
 }
+
+// open reports whether values are made many at a time.
+func (a *arena) open() bool { return !a.closed }
+
+// close ends the making of many values at a time.
+func (a *arena) close() { *a = arena{closed: true} }
 
 // slab makes values of one type. The zero slab has made none.
 type slab[T any] struct{ rest []T }
@@ -50,7 +34,7 @@ func (s *slab[T]) fresh() []T {
 }
 
 // one makes a value.
-func one[T any](all *slabs, s *slab[T]) *T {
+func one[T any](all *arena, s *slab[T]) *T {
 	if all.closed {
 		return new(T)
 	}
@@ -66,7 +50,7 @@ func one[T any](all *slabs, s *slab[T]) *T {
 const maxRoom = 16
 
 // roomFor makes an empty list with room for n values.
-func roomFor[T any](all *slabs, s *slab[T], n int) []T {
+func roomFor[T any](all *arena, s *slab[T], n int) []T {
 	if all.closed || n > maxRoom {
 		return make([]T, 0, n)
 	}
@@ -78,18 +62,18 @@ func roomFor[T any](all *slabs, s *slab[T], n int) []T {
 	return out
 }
 
-// textOf makes a text.
-func textOf(all *slabs, b []byte) string {
-	if all.closed || len(b) > slabBytes/64 {
+// text makes a text.
+func (a *arena) text(b []byte) string {
+	if a.closed || len(b) > slabBytes/64 {
 		return string(b)
 	}
-	if all.texts == nil || all.texts.Cap()-all.texts.Len() < len(b) {
-		all.texts = &strings.Builder{}
-		all.texts.Grow(slabBytes)
+	if a.texts == nil || a.texts.Cap()-a.texts.Len() < len(b) {
+		a.texts = &strings.Builder{}
+		a.texts.Grow(slabBytes)
 	}
-	begin := all.texts.Len()
-	all.texts.Write(b)
-	return all.texts.String()[begin:]
+	begin := a.texts.Len()
+	a.texts.Write(b)
+	return a.texts.String()[begin:]
 }
 
 // maxScratch is the length up to which a list is used again.

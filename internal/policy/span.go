@@ -18,6 +18,59 @@ type host struct {
 // hostTable has the hosts by id; nil at ids that are free.
 type hostTable []*host
 
+// hosts are the enforcer keys that entities have.
+type hosts struct {
+	byKey map[string]*host
+	table hostTable // the same by id
+	free  []uint32
+	// idle are those that may have no entity any more.
+	idle []*host
+}
+
+// use returns the host with a key and counts one more use.
+func (hs *hosts) use(key string) *host {
+	h := hs.byKey[key]
+	if h == nil {
+		h = &host{key: key, id: uint32(len(hs.table))}
+		if n := len(hs.free); n > 0 {
+			h.id = hs.free[n-1]
+			hs.free = hs.free[:n-1]
+			hs.table[h.id] = h
+		} else {
+			hs.table = append(hs.table, h)
+		}
+		if hs.byKey == nil {
+			hs.byKey = make(map[string]*host)
+		}
+		hs.byKey[key] = h
+	}
+	h.uses++
+	return h
+}
+
+// named returns the host with a key; nil if there is none.
+func (hs *hosts) named(key string) *host { return hs.byKey[key] }
+
+// release gives up a use. Hosts without are forgotten at the end of Commit, when nothing counts
+// them any more.
+func (hs *hosts) release(h *host) {
+	if h.uses--; h.uses == 0 {
+		hs.idle = append(hs.idle, h)
+	}
+}
+
+// forgetIdle forgets the hosts without entities, when nothing counts them any more.
+func (hs *hosts) forgetIdle() {
+	for _, h := range hs.idle {
+		if h.uses == 0 && hs.byKey[h.key] == h {
+			delete(hs.byKey, h.key)
+			hs.table[h.id] = nil
+			hs.free = append(hs.free, h.id)
+		}
+	}
+	hs.idle = scratchOf(hs.idle)
+}
+
 // keysOf returns the sorted keys of hosts.
 func (t hostTable) keysOf(ids []uint32) []string {
 	if len(ids) == 0 {
@@ -140,6 +193,28 @@ type hostBefore struct {
 	was bool
 }
 
+// spares are records that nobody needs any more, for those that will.
+type spares struct{ records []*spanRecord }
+
+// maxSpare is the number of records that are kept, and the length up to which their lists are.
+const maxSpare = 64
+
+func (s *spares) take() *spanRecord {
+	if n := len(s.records); n > 0 {
+		r := s.records[n-1]
+		s.records = s.records[:n-1]
+		return r
+	}
+	return &spanRecord{hosts: make([]hostBefore, 0, 2)}
+}
+
+func (s *spares) give(r *spanRecord) {
+	if cap(r.hosts) <= maxSpare && len(s.records) < maxSpare {
+		*r = spanRecord{hosts: r.hosts[:0]}
+		s.records = append(s.records, r)
+	}
+}
+
 // first sorts the notes and leaves the first of each host.
 func (r *spanRecord) first() []hostBefore {
 	slices.SortStableFunc(r.hosts, func(a, b hostBefore) int { return cmp.Compare(a.id, b.id) })
@@ -149,7 +224,7 @@ func (r *spanRecord) first() []hostBefore {
 // begin makes sure that there is a record, and reports whether it is of the whole former span.
 func (s *spanChange) begin(from *spares) (whole bool) {
 	if s.spanRecord == nil {
-		s.spanRecord = from.takeRecord()
+		s.spanRecord = from.take()
 	}
 	return s.whole
 }
@@ -198,7 +273,7 @@ func (s *spanChange) take(to *spares, hosts hostTable, now *hostCounts) (added, 
 		slices.Sort(added)
 		slices.Sort(removed)
 	}
-	to.giveRecord(s.spanRecord)
+	to.give(s.spanRecord)
 	*s = spanChange{}
 	return added, removed
 }

@@ -12,18 +12,94 @@ const defaultTier = "application"
 // knpRulePriority is the priority of the rules of Kubernetes NetworkPolicies.
 const knpRulePriority = -1
 
+// WantOwnNamespace is what an error says that is wanted of a Group to which a policy of its
+// Namespace is applied: it may select elsewhere as a peer, but a policy reaches no further than its
+// Namespace. The error comes and goes with what the Group selects.
+const WantOwnNamespace = "a group that selects nothing outside the Namespace of the policy"
+
+// Resolver answers what a policy refers to. The groups that it names are used by the policy from
+// then on, and it notes what else an answer depends on.
+type Resolver interface {
+	// Restart begins the policy anew: nothing that was named or asked so far is used by it.
+	Restart()
+	// Tier returns the priority of a Tier; false if there is none with that name.
+	Tier(name string) (int32, bool)
+	// Logs reports whether the Kubernetes NetworkPolicies of a Namespace are logged.
+	Logs(namespace string) bool
+	// Namespaces calls f for every known Namespace that what the terms select may be in.
+	Namespaces(t *terms, f func(name string, labels *labelSet))
+	// Group returns the name of the group of what the terms select.
+	Group(role GroupRole, t terms) string
+	// ServiceGroup returns the name of the applied-to group of a Service.
+	ServiceGroup(name NamespacedName) string
+	// Definition returns what is known of a Group, or of a ClusterGroup if the name has no
+	// Namespace.
+	Definition(name NamespacedName) Definition
+	// DefinedGroup returns the name of the group that is made of it; false if that has no members
+	// to list.
+	DefinedGroup(role GroupRole, name NamespacedName) (string, bool)
+	// Foreign reports whether the terms select anything outside a Namespace.
+	Foreign(t *terms, home string) bool
+}
+
+// Definition is what is known of a Group or ClusterGroup.
+type Definition interface {
+	// Exists reports whether there is such an object, and Usable whether it is valid, too:
+	// otherwise it is as if it did not exist.
+	Exists() bool
+	Usable() bool
+	// Nested reports whether it is made of other groups.
+	Nested() bool
+	// Leaves are the terms, and IPBlocks the ipBlocks, that it is made of in the end.
+	Leaves() []*terms
+	IPBlocks() []CIDRBlock
+}
+
+// Translator translates policies. It keeps what many of them have in common.
+type Translator struct {
+	// reference is Options.ReferenceNamespacePeers.
+	reference bool
+	// everything selects all; simple are selectors by one label; denials are rules that many
+	// policies have, contents what their rules say.
+	everything *selector
+	simple     map[label]*selector
+	denials    map[denial][]ComputedRule
+	contents   contents
+
+	arena     *arena
+	computed  slab[ComputedPolicy]
+	ruleLists slab[ComputedRule]
+	nameLists slab[string]
+}
+
+// newTranslator returns a Translator that makes what it makes in the arena.
+func newTranslator(reference bool, in *arena) *Translator {
+	return &Translator{
+		reference: reference, arena: in,
+		everything: &selector{}, simple: make(map[label]*selector), denials: make(map[denial][]ComputedRule),
+	}
+}
+
+// Translated is what a policy translates to.
+type Translated struct {
+	// Policy is nil if anything is wrong.
+	Policy           *ComputedPolicy
+	Errors, Warnings []FieldError
+	// Tier is the name of the Tier that the policy is in; empty if it is in none that has an
+	// object.
+	Tier string
+	// Relative policies have rules per Namespace: they depend on the labels of all Namespaces.
+	Relative bool
+}
+
 // translation is one policy on its way from input to computed form.
 type translation struct {
-	e           *Engine
+	*Translator
+	resolver    Resolver
 	in          *Policy
 	out         *ComputedPolicy
 	errs, warns errorList
-	// serial marks the groups that are in atgs and ags already.
-	serial    uint64
-	atgs, ags []*group
-	defs      []*groupDef
-	fences    []*fence
-	tier      string
+	tier        string
 	// paths are kept; otherwise they are empty.
 	paths bool
 	// relative policies have rules per Namespace.
@@ -33,26 +109,25 @@ type translation struct {
 	spaces []space
 }
 
-// translate computes the policy. The groups in the result have been acquired. If anything is wrong,
-// out is nil.
-func (e *Engine) translate(in *Policy) translation {
-	t := e.attempt(in, false)
+// Translate translates a policy. What is wrong is found again, with its path, in a second attempt,
+// for which the resolver restarts.
+func (tr *Translator) Translate(in *Policy, by Resolver) Translated {
+	t := tr.attempt(in, by, false)
 	if len(t.errs.list)+len(t.warns.list) > len(in.Warnings) {
-		t.abandon()
-		t = e.attempt(in, true)
+		by.Restart()
+		t = tr.attempt(in, by, true)
 	}
+	out := Translated{Policy: t.out, Errors: t.errs.list, Warnings: t.warns.list, Tier: t.tier, Relative: t.relative}
 	if len(t.errs.list) > 0 {
-		t.out = nil
-		t.releaseGroups()
+		out.Policy = nil
 	}
-	return t
+	return out
 }
 
 // attempt translates the policy, and keeps paths for what is to be told only if that is asked for.
-func (e *Engine) attempt(in *Policy, paths bool) translation {
-	e.translations++
-	t := translation{e: e, in: in, serial: e.translations, paths: paths, atgs: e.atgScratch[:0]}
-	t.out = one(&e.slabs, &e.slabs.computed)
+func (tr *Translator) attempt(in *Policy, by Resolver, paths bool) translation {
+	t := translation{Translator: tr, resolver: by, in: in, paths: paths}
+	t.out = one(tr.arena, &tr.computed)
 	t.out.Source, t.out.Generation = PolicyRef{in.Kind, in.Namespace, in.Name, in.UID}, in.Generation
 	t.warns.list = slices.Clip(in.Warnings)
 	if in.UID == "" {
@@ -74,24 +149,6 @@ func (t *translation) at(path string) string {
 	return ""
 }
 
-// abandon gives up all that the translation has acquired.
-func (t *translation) abandon() {
-	t.releaseGroups()
-	for _, f := range t.fences {
-		t.e.releaseFence(f)
-	}
-}
-
-func (t *translation) releaseGroups() {
-	for _, g := range t.atgs {
-		t.e.releaseGroup(g)
-	}
-	for _, g := range t.ags {
-		t.e.releaseGroup(g)
-	}
-	t.atgs, t.ags = nil, nil
-}
-
 // antrea translates a policy with tier, priority and actions.
 func (t *translation) antrea() {
 	t.rank()
@@ -100,16 +157,13 @@ func (t *translation) antrea() {
 	if t.relative && !perRule {
 		t.spaces = t.affected(t.in.AppliedTo, t.at("spec.appliedTo"))
 		for _, s := range t.spaces {
-			if t.e.options.ReferenceNamespacePeers {
-				t.groupsOf(s) // there the policy is for all of them, whether or not a rule is
+			if t.reference {
+				t.groupsOf(&s) // there the policy is for all of them, whether or not a rule is
 			}
 		}
 	}
 	if !perRule && !t.relative {
-		for i := range t.in.AppliedTo {
-			t.appliedGroup(&t.in.AppliedTo[i], indexed(t.at("spec.appliedTo"), i))
-		}
-		t.out.AppliedToGroups = t.groupNames(t.atgs)
+		t.out.AppliedToGroups = t.appliedGroups(t.in.AppliedTo, t.at("spec.appliedTo"))
 	}
 	for i := range t.in.Ingress {
 		t.rules(Ingress, i, &t.in.Ingress[i], indexed(t.at("spec.ingress"), i))
@@ -137,7 +191,7 @@ func (t *translation) rank() {
 	if legacy, ok := legacyTiers[t.tier]; ok {
 		t.tier = legacy
 	}
-	p, ok := t.e.tiers[t.tier]
+	p, ok := t.resolver.Tier(t.tier)
 	if !ok {
 		t.errs.add("spec.tier", t.in.Tier, "the name of an existing Tier")
 	}
@@ -220,13 +274,7 @@ func (t *translation) plainRule(out RuleContent, in *Rule, plain []indexedPeer, 
 	if t.relative && len(t.in.AppliedTo) > 0 {
 		applied, at = t.in.AppliedTo, t.at("spec.appliedTo")
 	}
-	var groups []*group
-	for i := range applied {
-		if g := t.appliedGroup(&applied[i], indexed(at, i)); g != nil {
-			groups = append(groups, g)
-		}
-	}
-	appliedTo := t.groupNames(groups)
+	appliedTo := t.appliedGroups(applied, at)
 	switch {
 	case out.Direction == Egress && len(in.ToServices) > 0:
 		t.serviceRules(out, in.ToServices, appliedTo)
@@ -267,103 +315,86 @@ func peerPath(d Direction, path string) string {
 	return below(path, ".to")
 }
 
-// use keeps a group that has been acquired for the policy: once, however often it is named.
-func (t *translation) use(g *group) *group {
-	if g.mark == t.serial {
-		t.e.releaseGroup(g)
-		return g
-	}
-	g.mark = t.serial
-	if g.role == AddressGroup {
-		if t.ags == nil {
-			t.ags = roomFor(&t.e.slabs, &t.e.slabs.groupLists, 1)
-		}
-		t.ags = append(t.ags, g)
-	} else {
-		t.atgs = append(t.atgs, g)
-	}
-	return g
-}
-
-// def keeps the def of a group named by the policy, and warns if there is no such group.
-func (t *translation) def(name, path string) *groupDef {
-	d := t.e.groupDefNamed(NamespacedName{t.in.Namespace, name})
-	if !slices.Contains(t.defs, d) {
-		t.defs = append(t.defs, d)
-	}
-	if d.in == nil {
+// definition returns the definition of a group named by the policy, and warns if there is none.
+func (t *translation) definition(name, path string) Definition {
+	d := t.resolver.Definition(NamespacedName{t.in.Namespace, name})
+	if !d.Exists() {
 		t.warns.add(path, name, "an existing group")
 	}
 	return d
 }
 
-// appliedGroup acquires the group for one appliedTo; nil if it names a group that has no members to
-// list.
-func (t *translation) appliedGroup(at *AppliedTo, path string) *group {
+// appliedGroups returns the distinct names of the groups of appliedTo, in the order in which it has
+// them: agents make the identities of rules from it.
+func (t *translation) appliedGroups(in []AppliedTo, path string) (names []string) {
+	for i := range in {
+		names = t.addName(names, t.appliedGroup(&in[i], indexed(path, i)))
+	}
+	return names
+}
+
+// addName adds the name of a group to a list, unless it is empty or there already.
+func (t *translation) addName(names []string, name string) []string {
+	if name == "" || slices.Contains(names, name) {
+		return names
+	}
+	if names == nil {
+		names = roomFor(t.arena, &t.nameLists, 1)
+	}
+	return append(names, name)
+}
+
+// appliedGroup returns the name of the group for one appliedTo; empty if it names a group that has
+// no members to list.
+func (t *translation) appliedGroup(at *AppliedTo, path string) string {
 	switch {
 	case at.Group != "":
-		d := t.def(at.Group, below(path, ".group"))
-		t.fence(d, below(path, ".group"))
-		g := t.e.groupOf(AppliedToGroup, d)
-		if g != nil {
-			t.use(g)
-		}
-		return g
+		d := t.definition(at.Group, below(path, ".group"))
+		t.fence(d, at.Group, below(path, ".group"))
+		name, _ := t.resolver.DefinedGroup(AppliedToGroup, NamespacedName{t.in.Namespace, at.Group})
+		return name
 	case at.Service != nil:
-		return t.use(t.e.acquireServiceGroup(*at.Service))
+		return t.resolver.ServiceGroup(*at.Service)
 	}
-	selection := t.appliedTerms(at, path)
-	return t.use(t.e.acquireGroup(AppliedToGroup, &selection))
+	return t.resolver.Group(AppliedToGroup, t.appliedTerms(at, path))
+}
+
+// fence refuses a Group with members outside the policy's Namespace as what the policy is applied
+// to.
+func (t *translation) fence(d Definition, name, path string) {
+	if t.in.Namespace == "" || !d.Usable() {
+		return
+	}
+	foreign := false
+	for _, leaf := range d.Leaves() {
+		if leaf.namespaces == nil && leaf.namespace == t.in.Namespace || leaf.normalized() == "" {
+			continue
+		}
+		foreign = t.resolver.Foreign(leaf, t.in.Namespace) || foreign
+	}
+	if foreign {
+		t.errs.add(path, name, WantOwnNamespace)
+	}
 }
 
 // appliedTerms compiles the selectors of one appliedTo.
 func (t *translation) appliedTerms(at *AppliedTo, path string) terms {
 	switch {
 	case at.ServiceAccount != nil:
-		return *serviceAccountTerms(at.ServiceAccount)
+		return serviceAccountTerms(at.ServiceAccount)
 	case at.NodeSelector != nil:
-		return terms{node: t.e.selector(at.NodeSelector, below(path, ".nodeSelector"), &t.errs)}
+		return terms{node: t.selector(at.NodeSelector, below(path, ".nodeSelector"), &t.errs)}
 	}
 	return terms{
 		namespace:  t.in.Namespace,
-		namespaces: t.e.selector(at.NamespaceSelector, below(path, ".namespaceSelector"), &t.errs),
-		pod:        t.e.selector(at.PodSelector, below(path, ".podSelector"), &t.errs),
-		external:   t.e.selector(at.ExternalEntitySelector, below(path, ".externalEntitySelector"), &t.errs),
+		namespaces: t.selector(at.NamespaceSelector, below(path, ".namespaceSelector"), &t.errs),
+		pod:        t.selector(at.PodSelector, below(path, ".podSelector"), &t.errs),
+		external:   t.selector(at.ExternalEntitySelector, below(path, ".externalEntitySelector"), &t.errs),
 	}
 }
 
-func serviceAccountTerms(account *NamespacedName) *terms {
-	l := requirement{key: serviceAccountLabel, op: opEquals, values: []string{account.Name}}
-	return &terms{namespace: account.Namespace, pod: &selector{text: selectorText([]requirement{l}), reqs: []requirement{l}}}
-}
-
-// acquireServiceGroup counts a policy's reference to the applied-to group of a Service.
-func (e *Engine) acquireServiceGroup(name NamespacedName) *group {
-	full := groupUUID(name.Namespace + "/" + name.Name)
-	if g := e.serviceGroups[full]; g != nil {
-		g.refs++
-		return g
-	}
-	g := e.newGroup(AppliedToGroup, full, &origin{
-		service: &Member{EntityRef: EntityRef{KindService, name.Namespace, name.Name}, Everywhere: true},
-	})
-	e.serviceGroups[full] = g
-	return g
-}
-
-// groupNames returns the distinct names in the order in which the policy has them: agents make the
-// identities of rules from it.
-func (t *translation) groupNames(groups []*group) []string {
-	if len(groups) == 0 {
-		return nil
-	}
-	names := roomFor(&t.e.slabs, &t.e.slabs.names, len(groups))
-	for _, g := range groups {
-		if !slices.Contains(names, g.name) {
-			names = append(names, g.name)
-		}
-	}
-	return names
+func serviceAccountTerms(account *NamespacedName) terms {
+	return terms{namespace: account.Namespace, pod: oneLabel(label{serviceAccountLabel, account.Name})}
 }
 
 func (t *translation) toServices(in []ServicePeer) []NamespacedName {
@@ -382,3 +413,36 @@ func (t *translation) toServices(in []ServicePeer) []NamespacedName {
 
 // multiclusterPrefix begins the names of Services imported from other clusters of a ClusterSet.
 const multiclusterPrefix = "antrea-mc-"
+
+// maxSimple is the number of selectors by one label that an Engine remembers before it begins anew.
+const maxSimple = 1 << 12
+
+// selector is compileSelector that does not compile the simplest selectors, of which there are many
+// alike, each time.
+func (tr *Translator) selector(s *Selector, path string, errs *errorList) *selector {
+	if s == nil {
+		return nil
+	}
+	var only label
+	if len(s.MatchExpressions) == 0 {
+		if len(s.MatchLabels) == 0 {
+			return tr.everything
+		}
+		if len(s.MatchLabels) == 1 {
+			for only.key, only.value = range s.MatchLabels {
+				if known := tr.simple[only]; known != nil {
+					return known
+				}
+			}
+		}
+	}
+	before := len(errs.list)
+	out := compileSelector(s, path, errs)
+	if only.key != "" && len(errs.list) == before {
+		if len(tr.simple) >= maxSimple {
+			clear(tr.simple)
+		}
+		tr.simple[only] = out
+	}
+	return out
+}

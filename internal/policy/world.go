@@ -3,10 +3,60 @@ package policy
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/nephele-io/nephele/internal/table"
 )
+
+// world is what is given of Namespaces and entities, and what selectors choose of it. What comes
+// and goes it passes to the followers of the selections that are concerned.
+type world struct {
+	slabs worldSlabs
+	hosts *hosts
+
+	labels     labelTable
+	namespaces map[string]*namespace
+	recent     *namespace // the one that was looked for last
+	known      labelIndex[*namespace]
+	everywhere *scope
+	scopes     map[string]*scope
+	scopeIndex selectorIndex[*scope]
+	selections selectionTable
+	nodes      nodes
+	// serials is the number of entities' serial numbers, freeSerials are those of them that are not
+	// used.
+	serials     uint32
+	freeSerials []uint32
+	// dead are the entities that went since the last Commit, which forgets them.
+	dead []*entity
+}
+
+// nodes counts the Nodes by host, and what comes to that with the next Commit.
+type nodes struct {
+	hosts  hostCounts
+	shifts map[*host]int32
+}
+
+// shift has a Node that came (1) or went (-1) taken into account in the next Commit.
+func (ns *nodes) shift(h *host, n int32) {
+	if ns.shifts == nil {
+		ns.shifts = make(map[*host]int32)
+	}
+	ns.shifts[h] += n
+}
+
+// worldSlabs are where what the world is made of is made.
+type worldSlabs struct {
+	arena          *arena
+	namespaces     slab[namespace]
+	kinds          slab[kindIndex]
+	selections     slab[selection]
+	cells          slab[cell]
+	entities       slab[entity]
+	members        slab[memberAt]
+	entityLists    slab[*entity]
+	cellLinks      slab[cellLink]
+	selectionLinks slab[selectionLink]
+}
 
 // namespace is a Namespace, or the place of entities and selections that name one which is not
 // (yet) known. The namespace with the empty name holds the Nodes and what is remote.
@@ -40,6 +90,9 @@ type kindIndex struct {
 	}
 }
 
+// fewNames is the number of entities up to which looking at all of them finds one as fast.
+const fewNames = 12
+
 // nameIndex finds entities by name: in a list, or where there are many in a table.
 type nameIndex struct {
 	list []*entity
@@ -59,7 +112,7 @@ func (x *nameIndex) find(name string) *entity {
 
 // insert adds an entity whose name is not there.
 func (x *nameIndex) insert(it *entity) {
-	if x.many == nil && len(x.list) < smallIndex {
+	if x.many == nil && len(x.list) < fewNames {
 		x.list = append(x.list, it)
 		return
 	}
@@ -78,14 +131,33 @@ func (x *nameIndex) remove(it *entity) {
 		x.many.Remove(x.many.Hash(it.Name), it)
 		return
 	}
-	x.list = without(x.list, it)
+	x.list = table.Without(x.list, it)
+}
+
+// each goes through all until f returns false, and says whether it never did.
+func (x *nameIndex) each(f func(*entity) bool) bool {
+	for _, it := range x.list {
+		if !f(it) {
+			return false
+		}
+	}
+	if x.many != nil {
+		for it := range x.many.All() {
+			if !f(it) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // of returns the index of a kind. Most Namespaces have nothing but Pods.
-func (n *namespace) of(kind EntityKind, from *slabs) *kindIndex {
+func (n *namespace) of(kind EntityKind, from *worldSlabs) *kindIndex {
 	if n.kinds[kind] == nil {
-		k := one(from, &from.kinds)
-		k.cells.list, k.pinned.list, k.entities.list = k.room.cells[:0], k.room.pinned[:0], k.room.entities[:0]
+		k := one(from.arena, &from.kinds)
+		k.cells.beginIn(k.room.cells[:0])
+		k.pinned.beginIn(k.room.pinned[:0])
+		k.entities.list = k.room.entities[:0]
 		n.kinds[kind] = k
 	}
 	return n.kinds[kind]
@@ -99,7 +171,7 @@ func (n *namespace) eachCell(kind EntityKind, s *selector, f func(*cell)) {
 	}
 }
 
-func (n *namespace) labelsOf() *labelSet { return n.labels }
+func (n *namespace) LabelSet() *labelSet { return n.labels }
 
 // cellKey finds a cell in its Namespace.
 type cellKey struct {
@@ -118,7 +190,7 @@ type cell struct {
 	selectedBy []cellLink
 }
 
-func (c *cell) labelsOf() *labelSet { return c.labels }
+func (c *cell) LabelSet() *labelSet { return c.labels }
 
 // cellLink and selectionLink are the two ends of "selection contains cell"; each knows where the
 // other is.
@@ -156,10 +228,18 @@ func (x *entity) member(role GroupRole) *Member {
 	return x.Member
 }
 
+// roles is the number of roles of groups.
+const roles = 2
+
+// members returns the entity's values in groups, by role.
+func (x *entity) members() [roles]*Member {
+	return [...]*Member{AddressGroup: x.member(AddressGroup), AppliedToGroup: x.member(AppliedToGroup)}
+}
+
 // assign takes over the content of an input.
-func (x *entity) assign(in *Entity, from *slabs) {
+func (x *entity) assign(in *Entity, from *worldSlabs) {
 	x.excluded = in.HostNetwork || in.Terminated
-	if in.hostKey() != x.Host || !sameAddresses(in.Addresses, x.IPs) || !slices.Equal(normalPorts(in.Ports), x.Ports) {
+	if hostKeyOf(in) != x.Host || !sameAddresses(in.Addresses, x.IPs) || !slices.Equal(normalPorts(in.Ports), x.Ports) {
 		in.Namespace = x.Namespace
 		x.become(in, x.Serial, from)
 	}
@@ -167,7 +247,7 @@ func (x *entity) assign(in *Entity, from *slabs) {
 
 // become gives the entity, which has its host, a new value. Its Namespace and its host have the one
 // text of all others there.
-func (x *entity) become(in *Entity, serial uint32, from *slabs) {
+func (x *entity) become(in *Entity, serial uint32, from *worldSlabs) {
 	x.Member = newMember(in, serial, from)
 	if x.host != nil {
 		x.Host = x.host.key
@@ -181,9 +261,9 @@ type memberAt struct {
 }
 
 // newMember makes the member that the entity is, with a copy of its addresses.
-func newMember(in *Entity, serial uint32, from *slabs) *Member {
-	x := one(from, &from.members)
-	x.EntityRef, x.Host, x.Serial, x.Ports = in.EntityRef, in.hostKey(), serial, normalPorts(in.Ports)
+func newMember(in *Entity, serial uint32, from *worldSlabs) *Member {
+	x := one(from.arena, &from.members)
+	x.EntityRef, x.Host, x.Serial, x.Ports = in.EntityRef, hostKeyOf(in), serial, normalPorts(in.Ports)
 	if len(in.Addresses) > 0 {
 		x.IPs = x.ip[:0]
 	}
@@ -206,8 +286,8 @@ func sameAddresses(given, has []netip.Addr) bool {
 	return slices.EqualFunc(given, has, func(a, b netip.Addr) bool { return plainAddress(a) == b })
 }
 
-// hostKey is the key of the enforcer responsible.
-func (in *Entity) hostKey() string {
+// hostKeyOf is the key of the enforcer responsible.
+func hostKeyOf(in *Entity) string {
 	if in.Kind == KindNode {
 		return in.Name
 	}
@@ -244,24 +324,12 @@ func sameIdentity(role GroupRole, a, b *Member) bool {
 	return role == AppliedToGroup || slices.Equal(a.IPs, b.IPs)
 }
 
-func compareRefs(a, b EntityRef) int {
-	if a.Kind != b.Kind {
-		return int(a.Kind) - int(b.Kind)
-	}
-	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Name, b.Name)
-}
-
-func compareMembers(a, b *Member) int { return compareRefs(a.EntityRef, b.EntityRef) }
-
 // entity returns what is known of an entity, also one that is gone since the last Commit; nil if
 // nothing is.
-func (e *Engine) entity(ref EntityRef) *entity {
-	n := e.recent
+func (w *world) entity(ref EntityRef) *entity {
+	n := w.recent
 	if n == nil || n.name != ref.Namespace {
-		n = e.namespaces[ref.Namespace]
+		n = w.namespaces[ref.Namespace]
 	}
 	if n == nil || ref.Kind > KindRemote || n.kinds[ref.Kind] == nil {
 		return nil
@@ -270,66 +338,66 @@ func (e *Engine) entity(ref EntityRef) *entity {
 }
 
 // newEntity makes an entity that is not alive yet.
-func (e *Engine) newEntity(in *Entity) *entity {
-	n := e.namespaceNamed(in.Namespace)
+func (w *world) newEntity(in *Entity) *entity {
+	n := w.namespaceNamed(in.Namespace)
 	in.Namespace = n.name // one text for all of them
-	x := one(&e.slabs, &e.slabs.entities)
-	e.assignHost(x, in.hostKey())
-	x.become(in, e.takeSerial(), &e.slabs)
-	n.of(in.Kind, &e.slabs).entities.insert(x)
+	x := one(w.slabs.arena, &w.slabs.entities)
+	w.assignHost(x, hostKeyOf(in))
+	x.become(in, w.takeSerial(), &w.slabs)
+	n.of(in.Kind, &w.slabs).entities.insert(x)
 	n.uses++
 	return x
 }
 
 // takeSerial returns a serial number that no entity has.
-func (e *Engine) takeSerial() uint32 {
-	if n := len(e.freeSerials); n > 0 {
-		s := e.freeSerials[n-1]
-		e.freeSerials = e.freeSerials[:n-1]
+func (w *world) takeSerial() uint32 {
+	if n := len(w.freeSerials); n > 0 {
+		s := w.freeSerials[n-1]
+		w.freeSerials = w.freeSerials[:n-1]
 		return s
 	}
-	e.serials++
-	return e.serials
+	w.serials++
+	return w.serials
 }
 
 // forgetEntity forgets an entity that is not alive.
-func (e *Engine) forgetEntity(x *entity) {
-	e.freeSerials = append(e.freeSerials, x.Serial)
-	n := e.namespaces[x.Namespace]
+func (w *world) forgetEntity(x *entity) {
+	w.freeSerials = append(w.freeSerials, x.Serial)
+	n := w.namespaces[x.Namespace]
 	n.kinds[x.Kind].entities.remove(x)
 	n.uses--
-	e.dropNamespace(n)
+	w.dropNamespace(n)
 }
 
 // namespaceNamed returns the namespace state, making it if there is none.
-func (e *Engine) namespaceNamed(name string) *namespace {
-	if n := e.recent; n != nil && n.name == name {
+func (w *world) namespaceNamed(name string) *namespace {
+	if n := w.recent; n != nil && n.name == name {
 		return n
 	}
-	n := e.namespaces[name]
-	e.recent = n
+	n := w.namespaces[name]
+	w.recent = n
 	if n == nil {
-		n = one(&e.slabs, &e.slabs.namespaces)
+		n = one(w.slabs.arena, &w.slabs.namespaces)
 		n.name = name
-		e.namespaces[name] = n
-		if s := e.everywhere; s != nil {
-			e.enterScope(n, s)
+		w.namespaces[name] = n
+		if s := w.everywhere; s != nil {
+			w.enterScope(n, s)
 		}
 	}
 	return n
 }
 
 // dropNamespace forgets an unknown namespace that nothing uses.
-func (e *Engine) dropNamespace(n *namespace) {
+func (w *world) dropNamespace(n *namespace) {
 	if n.known || n.uses > 0 {
 		return
 	}
 	for s := range n.scopes {
 		delete(s.namespaces, n)
 	}
-	delete(e.namespaces, n.name)
-	if e.recent == n {
-		e.recent = nil
+	delete(w.namespaces, n.name)
+	if w.recent == n {
+		w.recent = nil
 	}
 }
 
@@ -349,14 +417,14 @@ func (n *namespace) find(key cellKey) *cell {
 }
 
 // insert makes a new cell one of the Namespace.
-func (n *namespace) insert(c *cell, from *slabs) {
+func (n *namespace) insert(c *cell, from *worldSlabs) {
 	index := &n.of(c.kind, from).cells
 	index.insert(c)
 	switch {
 	case n.byKey != nil:
 		n.byKey[cellKey{c.kind, c.labels}] = c
-	case index.items != nil:
-		n.byKey = make(map[cellKey]*cell, 2*smallIndex)
+	case index.large():
+		n.byKey = make(map[cellKey]*cell, 2*fewNames)
 		for kind := range n.kinds {
 			n.eachCell(EntityKind(kind), nil, func(c *cell) { n.byKey[cellKey{c.kind, c.labels}] = c })
 		}
@@ -365,17 +433,17 @@ func (n *namespace) insert(c *cell, from *slabs) {
 
 // cellFor returns the cell for entities of the kind and labels, attaching a new one to the
 // selections that match. It takes over one reference to the label set.
-func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell {
+func (w *world) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell {
 	if c := n.find(cellKey{kind, labels}); c != nil {
-		e.labels.release(labels) // the cell holds one already
+		w.labels.release(labels) // the cell holds one already
 		return c
 	}
-	c := one(&e.slabs, &e.slabs.cells)
+	c := one(w.slabs.arena, &w.slabs.cells)
 	c.ns, c.kind, c.labels = n, kind, labels
-	n.insert(c, &e.slabs)
+	n.insert(c, &w.slabs)
 	n.uses++
-	attach := func(s *selection) { e.attach(s, c) }
-	n.of(kind, &e.slabs).pinned.each(labels, attach)
+	attach := func(s *selection) { w.attach(s, c) }
+	n.of(kind, &w.slabs).pinned.each(labels, attach)
 	for s := range n.scopes {
 		s.selections[kind].each(labels, attach)
 	}
@@ -383,32 +451,32 @@ func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell 
 }
 
 // dropCell forgets an empty cell.
-func (e *Engine) dropCell(c *cell) {
+func (w *world) dropCell(c *cell) {
 	// Leaf selections only: a union leaves when its last child does.
 	for i := len(c.selectedBy) - 1; i >= 0; i-- {
 		if i < len(c.selectedBy) && !c.selectedBy[i].selection.isUnion() {
-			e.detach(c.selectedBy[i].selection, c)
+			w.detach(c.selectedBy[i].selection, c)
 		}
 	}
 	n := c.ns
 	n.kinds[c.kind].cells.remove(c)
 	delete(n.byKey, cellKey{c.kind, c.labels})
-	e.labels.release(c.labels)
+	w.labels.release(c.labels)
 	n.uses--
-	e.dropNamespace(n)
+	w.dropNamespace(n)
 }
 
 // enter puts a live entity into a cell; leave takes it out, and forgets the cell if that was the
 // last.
-func (e *Engine) enter(x *entity, c *cell) {
+func (w *world) enter(x *entity, c *cell) {
 	x.cell, x.at = c, int32(len(c.entities))
 	if c.entities == nil {
-		c.entities = roomFor(&e.slabs, &e.slabs.entityLists, 2)
+		c.entities = roomFor(w.slabs.arena, &w.slabs.entityLists, 2)
 	}
 	c.entities = append(c.entities, x)
 }
 
-func (e *Engine) leave(x *entity) {
+func (w *world) leave(x *entity) {
 	c := x.cell
 	last := len(c.entities) - 1
 	c.entities[x.at] = c.entities[last]
@@ -417,6 +485,140 @@ func (e *Engine) leave(x *entity) {
 	c.entities = c.entities[:last]
 	x.cell = nil
 	if last == 0 {
-		e.dropCell(c)
+		w.dropCell(c)
 	}
+}
+
+// put adds or replaces an entity.
+func (w *world) put(in Entity) {
+	x := w.entity(in.EntityRef)
+	if x == nil {
+		x = w.newEntity(&in)
+	}
+	var account label
+	if in.Kind == KindPod && in.ServiceAccount != "" {
+		account = label{serviceAccountLabel, in.ServiceAccount}
+	}
+	labels := w.labels.acquire(in.Labels, account)
+	if x.alive && x.cell.labels == labels {
+		w.labels.release(labels)
+		w.updateContent(x, &in)
+		return
+	}
+	c := w.cellFor(w.namespaceNamed(in.Namespace), in.Kind, labels)
+	if x.alive {
+		w.noteEntity(x, x.cell)
+		w.leave(x)
+	} else if in.Kind == KindNode {
+		w.nodes.shift(w.hosts.use(in.Name), 1)
+	}
+	w.assignHost(x, hostKeyOf(&in))
+	x.assign(&in, &w.slabs)
+	x.alive = true
+	w.enter(x, c)
+	for _, link := range c.selectedBy {
+		for role := range roles {
+			link.selection.notify(x, GroupRole(role), nil)
+		}
+	}
+}
+
+// updateContent changes what does not concern selectors.
+func (w *world) updateContent(x *entity, in *Entity) {
+	was := x.members()
+	w.assignHost(x, hostKeyOf(in))
+	x.assign(in, &w.slabs)
+	var changed [roles]bool
+	for role := range changed {
+		changed[role] = !sameIn(GroupRole(role), was[role], x.member(GroupRole(role)))
+	}
+	if !changed[0] && !changed[1] {
+		return
+	}
+	for _, link := range x.cell.selectedBy {
+		for role := range changed {
+			if changed[role] {
+				link.selection.notify(x, GroupRole(role), was[role])
+			}
+		}
+	}
+}
+
+// noteEntity records that x may leave or change in all groups that contain its cell.
+func (w *world) noteEntity(x *entity, c *cell) {
+	was := x.members()
+	for _, link := range c.selectedBy {
+		for role := range was {
+			link.selection.notify(x, GroupRole(role), was[role])
+		}
+	}
+}
+
+// drop forgets an entity.
+func (w *world) drop(ref EntityRef) {
+	x := w.entity(ref)
+	if x == nil || !x.alive {
+		return
+	}
+	w.noteEntity(x, x.cell)
+	w.leave(x)
+	x.alive = false
+	w.assignHost(x, "")
+	if ref.Kind == KindNode {
+		h := w.hosts.named(ref.Name)
+		w.nodes.shift(h, -1)
+		w.hosts.release(h)
+	}
+	w.dead = append(w.dead, x)
+}
+
+// assignHost gives the entity its host and counts the use.
+func (w *world) assignHost(x *entity, key string) {
+	former := x.host
+	if former != nil && former.key == key {
+		return
+	}
+	x.host = nil
+	if key != "" {
+		x.host = w.hosts.use(key)
+	}
+	if former != nil {
+		w.hosts.release(former)
+	}
+}
+
+// relabel gives a Namespace other labels, or with nil makes it unknown, and moves it
+// between scopes.
+func (w *world) relabel(n *namespace, labels *labelSet) {
+	if n.known {
+		w.known.remove(n)
+		w.labels.release(n.labels)
+	}
+	n.known, n.labels = labels != nil, labels
+	wanted := make(map[*scope]struct{})
+	if labels != nil {
+		w.known.insert(n)
+		w.scopeIndex.each(labels, func(s *scope) { wanted[s] = struct{}{} })
+	}
+	for s := range n.scopes {
+		if _, ok := wanted[s]; !ok && s != w.everywhere {
+			w.exitScope(n, s)
+		}
+	}
+	for s := range wanted {
+		if _, ok := n.scopes[s]; !ok {
+			w.enterScope(n, s)
+		}
+	}
+}
+
+// forgetDead forgets the entities that went before a Commit that is done.
+func (w *world) forgetDead() {
+	for _, x := range w.dead {
+		// One that went, came and went is here twice.
+		if !x.alive && w.entity(x.EntityRef) == x {
+			w.forgetEntity(x)
+		}
+	}
+	w.dead = scratchOf(w.dead)
 }

@@ -178,3 +178,15 @@ func (t *Table[T]) Remove(hash uint32, x *T) {
 	t.list[at] = nil
 	t.free = append(t.free, at)
 }
+
+// Without removes an item from a list whose order does not matter. The list is reused.
+func Without[T comparable](list []T, item T) []T {
+	i := slices.Index(list, item)
+	if i < 0 {
+		return list
+	}
+	last := len(list) - 1
+	list[i] = list[last]
+	clear(list[last:])
+	return list[:last]
+}
