@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-go test -c -o "$work/policy" ./internal/policy
+mkdir "$work/policy"
+go test -c -o "$work/policy/compute" ./internal/policy/compute
 go test -c -o "$work/apiserver" ./internal/apiserver
 
 # values UNIT is what the benchmark in $work/out measured in that unit, the least first; value UNIT
@@ -20,7 +21,7 @@ values() {
 value() { values "$1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 most() { values "$1" | tail -n 1; }
 # measure PATTERN TIMES [COUNT] runs a benchmark of the policy engine; bench PACKAGE ARG... any.
-measure() { bench policy -test.bench "$1" -test.benchtime "$2" -test.count "${3:-1}"; }
+measure() { bench policy/compute -test.bench "$1" -test.benchtime "$2" -test.count "${3:-1}"; }
 bench() {
 	(cd "internal/$1" && "$work/$1" -test.run '^$' -test.timeout 30m "${@:2}" >"$work/out") || { cat "$work/out" >&2; exit 1; }
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 const hostKey = "vms/web"
@@ -74,7 +75,7 @@ func (r *reports) of(name string) v1beta2.NetworkPolicyNodeStatus {
 type fixture struct {
 	t          testing.TB
 	host, peer *nfttest.Host
-	engine     *policy.Engine
+	engine     *compute.Engine
 	source     *source
 	reports    *reports
 	// from and to are how the agent gets policies and reports; source and reports unless a test
@@ -134,7 +135,7 @@ func newFixture(t *testing.T) *fixture {
 
 // newWorld is a fixture without hosts: who computes policies.
 func newWorld(t testing.TB) *fixture {
-	f := &fixture{t: t, engine: policy.New(policy.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
+	f := &fixture{t: t, engine: compute.New(compute.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
 		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000, clock: clock.RealClock{}, key: hostKey}
 	f.from, f.to = f.source, f.reports
 	f.engine.PutNamespace(policy.Namespace{Name: "vms"})

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nephele-io/nephele/internal/convert"
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 	"github.com/nephele-io/nephele/internal/seed"
 )
@@ -26,7 +26,7 @@ func TestRandomWorldsOverTheWire(t *testing.T) {
 	for _, key := range []string{"", "h0", "h1", "h2", "nobody"} {
 		agents = append(agents, newAgent(t, key, runtime.ContentTypeProtobuf, network.config(w)))
 	}
-	engine := policy.New(policy.Options{})
+	engine := compute.New(compute.Options{})
 	check := w.client(t, "agent", runtime.ContentTypeProtobuf)
 	var past []policytest.Object
 	for round := range 12 {

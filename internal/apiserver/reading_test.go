@@ -17,6 +17,8 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 	"github.com/nephele-io/nephele/internal/seed"
 )
@@ -34,7 +36,7 @@ func TestExplainedAsEnforced(t *testing.T) {
 	for key, encoding := range map[string]string{"h0": runtime.ContentTypeProtobuf, "h1": runtime.ContentTypeJSON, "h2": runtime.ContentTypeProtobuf} {
 		agents[key] = newAgent(t, key, encoding, newWire(t, w.address).config(w))
 	}
-	engine, objects := policy.New(policy.Options{}), policytest.NewWorld()
+	engine, objects := compute.New(compute.Options{}), policytest.NewWorld()
 	check := w.client(t, "agent", runtime.ContentTypeProtobuf)
 	seen := map[string]int{}
 	for range 12 {
@@ -47,7 +49,7 @@ func TestExplainedAsEnforced(t *testing.T) {
 		for _, a := range agents {
 			eventually(t, "in sync", func() error { return a.inSync(t.Context(), check) })
 		}
-		explained, ends := policy.NewEvaluator(engine.Listing()), endsOf(objects)
+		explained, ends := evaluate.New(engine.Listing()), endsOf(objects)
 		for range 400 {
 			f := drawFlow(random, ends)
 			if named := toServices(agents); random.IntN(3) == 0 && len(named) > 0 {
@@ -59,7 +61,7 @@ func TestExplainedAsEnforced(t *testing.T) {
 				if d == policy.Egress {
 					local, said = f.Source, v.Egress
 				}
-				got := reading{outcomes: []string{string(policy.OutcomeNative)}}
+				got := reading{outcomes: []string{string(evaluate.OutcomeNative)}}
 				if e := objects.Entities[local.EntityRef]; agents[hostOf(e)] != nil && !stays(f, d, hostOf(e)) {
 					got = read(t, agents[hostOf(e)].Known(), f, d)
 				}
@@ -71,7 +73,7 @@ func TestExplainedAsEnforced(t *testing.T) {
 		}
 	}
 	t.Logf("outcomes: %v", seen)
-	if seen[string(policy.OutcomeAllow)] == 0 || seen[string(policy.OutcomeDrop)] == 0 {
+	if seen[string(evaluate.OutcomeAllow)] == 0 || seen[string(evaluate.OutcomeDrop)] == 0 {
 		t.Error("no rule decided anything")
 	}
 }
@@ -79,7 +81,7 @@ func TestExplainedAsEnforced(t *testing.T) {
 // stays reports whether an agent lets the packet through before it looks at any rule: what an end
 // sends to itself does not even reach the agent, unless it takes the way through a Service, from
 // which it only comes back; and to the Pods of its Node everything may come that the Node sends.
-func stays(f policy.Flow, d policy.Direction, agent string) bool {
+func stays(f evaluate.Flow, d policy.Direction, agent string) bool {
 	none := policy.EntityRef{}
 	toItself := f.Source.Addr == f.Destination.Addr
 	if from := f.Source.EntityRef; from == f.Destination.EntityRef && from != none && from.Kind != policy.KindExternalEntity {
@@ -118,27 +120,27 @@ func hostOf(e policy.Entity) string {
 
 // endsOf are all ends that packets can have, in a fixed order. Pods in the network of their Node
 // are that Node.
-func endsOf(w *policytest.World) []policy.Endpoint {
-	out := []policy.Endpoint{{Addr: netip.MustParseAddr("10.0.0.4")}, {Addr: netip.MustParseAddr("192.0.2.1")}, {Addr: netip.MustParseAddr("2001:db8::9")}}
+func endsOf(w *policytest.World) []evaluate.Endpoint {
+	out := []evaluate.Endpoint{{Addr: netip.MustParseAddr("10.0.0.4")}, {Addr: netip.MustParseAddr("192.0.2.1")}, {Addr: netip.MustParseAddr("2001:db8::9")}}
 	for _, e := range w.Entities {
 		for _, a := range e.Addresses {
-			end := policy.Endpoint{EntityRef: e.EntityRef, Addr: a}
+			end := evaluate.Endpoint{EntityRef: e.EntityRef, Addr: a}
 			switch {
 			case e.Kind == policy.KindExternalEntity:
-				end.Semantics = policy.VMSemantics
+				end.Semantics = evaluate.VMSemantics
 			case e.HostNetwork:
 				end.EntityRef = policy.EntityRef{Kind: policy.KindNode, Name: e.Host}
 			}
 			out = append(out, end)
 		}
 	}
-	slices.SortFunc(out, func(a, b policy.Endpoint) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	slices.SortFunc(out, func(a, b evaluate.Endpoint) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	return out
 }
 
-func drawFlow(r *rand.Rand, ends []policy.Endpoint) policy.Flow {
+func drawFlow(r *rand.Rand, ends []evaluate.Endpoint) evaluate.Flow {
 	for {
-		f := policy.Flow{
+		f := evaluate.Flow{
 			Source: ends[r.IntN(len(ends))], Destination: ends[r.IntN(len(ends))], SourcePort: uint16(999 + r.IntN(3)), Port: uint16(79 + r.IntN(5)),
 			ICMPType: uint8(8 * r.IntN(2)), IGMPType: 0x11, Direct: r.IntN(3) == 0,
 			Protocol: []policy.Protocol{policy.TCP, policy.TCP, policy.TCP, policy.UDP, policy.ICMP, policy.IGMP}[r.IntN(6)],
@@ -160,7 +162,7 @@ type reading struct {
 
 func (r reading) agrees(said reading) bool {
 	if len(r.outcomes) > 1 {
-		return said.outcomes[0] == string(policy.OutcomeUnknown)
+		return said.outcomes[0] == string(evaluate.OutcomeUnknown)
 	}
 	if r.outcomes[0] != said.outcomes[0] {
 		return false
@@ -168,8 +170,8 @@ func (r reading) agrees(said reading) bool {
 	return r.uncertain || said.uncertain || r.by == said.by && slices.Equal(r.passed, said.passed)
 }
 
-func readingOf(d policy.Decision) reading {
-	name := func(r policy.RuleRef) string {
+func readingOf(d evaluate.Decision) reading {
+	name := func(r evaluate.RuleRef) string {
 		return fmt.Sprintf("%s %s %d", r.Policy.UID, r.Direction, r.Rule.Priority)
 	}
 	out := reading{outcomes: []string{string(d.Outcome)}, uncertain: len(d.Uncertain) > 0}
@@ -199,7 +201,7 @@ type flowRule struct {
 
 // read is an evaluator of its own: of the objects that one agent has, by addresses and member
 // references alone.
-func read(t *testing.T, has enforcer.Computed, f policy.Flow, d policy.Direction) reading {
+func read(t *testing.T, has enforcer.Computed, f evaluate.Flow, d policy.Direction) reading {
 	p := packet{flow: f, local: f.Destination, remote: f.Source, direction: v1beta2.DirectionIn, has: has}
 	if d == policy.Egress {
 		p.local, p.remote, p.direction = f.Source, f.Destination, v1beta2.DirectionOut
@@ -224,14 +226,14 @@ func read(t *testing.T, has enforcer.Computed, f policy.Flow, d policy.Direction
 // follow goes on at a rule of a table and tells every end that the packet may come to.
 func (in *flows) follow(table, at int, so reading, end func(reading)) {
 	if table == 1 && len(in.tables[1]) > 0 && at == len(in.tables[1]) {
-		so.outcomes = []string{string(policy.OutcomeDrop)} // what Kubernetes NetworkPolicies do not allow
+		so.outcomes = []string{string(evaluate.OutcomeDrop)} // what Kubernetes NetworkPolicies do not allow
 		end(so)
 		return
 	}
 	if table == len(in.tables) {
-		so.outcomes = []string{string(policy.OutcomeNative)}
+		so.outcomes = []string{string(evaluate.OutcomeNative)}
 		if in.isolated {
-			so.outcomes = []string{string(policy.OutcomeDrop)}
+			so.outcomes = []string{string(evaluate.OutcomeDrop)}
 		}
 		end(so)
 		return
@@ -263,8 +265,8 @@ func (in *flows) follow(table, at int, so reading, end func(reading)) {
 
 // packet is the first one of a flow, as the agent at its local end sees it.
 type packet struct {
-	flow          policy.Flow
-	local, remote policy.Endpoint
+	flow          evaluate.Flow
+	local, remote evaluate.Endpoint
 	direction     v1beta2.Direction
 	has           enforcer.Computed
 }
@@ -298,7 +300,7 @@ func (p *packet) install(t *testing.T) *flows {
 				one.rank = []float64{float64(*np.TierPriority), *np.Priority, float64(r.Priority)}
 			}
 			out.tables[table] = append(out.tables[table], one)
-			out.isolated = out.isolated || p.local.Semantics == policy.VMSemantics && one.action == policy.Allow
+			out.isolated = out.isolated || p.local.Semantics == evaluate.VMSemantics && one.action == policy.Allow
 		}
 	}
 	return &out

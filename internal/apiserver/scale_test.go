@@ -27,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 	"github.com/nephele-io/nephele/internal/seed"
 )
@@ -57,8 +58,8 @@ func largeNamespaces(n, nodes int) (objects []policytest.Object, pods []policy.E
 	return objects, pods
 }
 
-func compute(objects []policytest.Object) (*policy.Engine, watchstore.Changes) {
-	e := policy.New(policy.Options{})
+func computed(objects []policytest.Object) (*compute.Engine, watchstore.Changes) {
+	e := compute.New(compute.Options{})
 	for _, o := range objects {
 		policytest.Put(e, o)
 	}
@@ -66,7 +67,7 @@ func compute(objects []policytest.Object) (*policy.Engine, watchstore.Changes) {
 }
 
 // relabel gives one Pod the labels of others.
-func relabel(e *policy.Engine, pods []policy.Entity, random *rand.Rand) watchstore.Changes {
+func relabel(e *compute.Engine, pods []policy.Entity, random *rand.Rand) watchstore.Changes {
 	x := &pods[random.IntN(len(pods))]
 	x.Labels = map[string]string{"app": fmt.Sprintf("app-%d", random.IntN(100))}
 	e.PutEntity(*x)
@@ -84,7 +85,7 @@ func TestNodesFollowLabels(t *testing.T) {
 	for i := range nodes {
 		agents = append(agents, newAgent(t, fmt.Sprintf("node-%d", i), "", func() (*rest.Config, error) { return config, nil }))
 	}
-	e, all := compute(objects)
+	e, all := computed(objects)
 	w.store.Publish(all)
 	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -131,7 +132,7 @@ func benchNodes(b *testing.B, mode string, nodes int) {
 	objects, pods := largeNamespaces(100, nodes)
 	mine, theirs := processorTime(), c.await("cpu")
 	begin = time.Now()
-	e, all := compute(objects)
+	e, all := computed(objects)
 	w.store.Publish(all)
 	computed := time.Since(begin)
 	c.await("synced")

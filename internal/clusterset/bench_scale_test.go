@@ -25,6 +25,7 @@ import (
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // made is a member that is nothing but a feed, and connects again as a real one does.
@@ -339,8 +340,8 @@ func BenchmarkMember(b *testing.B) {
 }
 
 // engineOf is the engine of a cluster with Pods and policies, perhaps with those of a set.
-func engineOf(pods, policies int, member bool) *policy.Engine {
-	e := policy.New(policy.Options{})
+func engineOf(pods, policies int, member bool) *compute.Engine {
+	e := compute.New(compute.Options{})
 	for i := range 50 {
 		name := fmt.Sprintf("team-%d", i)
 		e.PutNamespace(policy.Namespace{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}})
@@ -369,7 +370,7 @@ func localPod(i int, tier string) policy.Entity {
 
 // relabel is how long it takes to compute that a Pod has another label, in ms: 1 in 100 takes
 // longer.
-func relabel(e *policy.Engine) float64 {
+func relabel(e *compute.Engine) float64 {
 	var took []time.Duration
 	for i := range 200 {
 		began := time.Now()

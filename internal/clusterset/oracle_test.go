@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/union"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/seed"
 )
 
@@ -30,7 +31,7 @@ type site struct {
 	entities   map[policy.EntityRef]policy.Entity
 	exports    map[policy.NamespacedName]feed.Export
 
-	engine *policy.Engine
+	engine *compute.Engine
 	feed   *feed.Feed
 	book   *remote.Book
 	// records are what it keeps on disk.
@@ -110,7 +111,7 @@ func (s *site) bounds() *claims.Bounds {
 
 // boot starts the process of a member: of remote groups it has what it has kept.
 func (w *world) boot(s *site) {
-	s.engine, s.feed, s.book, s.stream = policy.New(policy.Options{}), feed.New(), remote.New(peers.Allows), nil
+	s.engine, s.feed, s.book, s.stream = compute.New(compute.Options{}), feed.New(), remote.New(peers.Allows), nil
 	s.link = nil
 	for group, record := range s.records {
 		if err := s.book.Load(group, record); err != nil {

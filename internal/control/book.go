@@ -17,6 +17,8 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/translate"
 )
 
 // Reasons of Realizable False, besides those of the API.
@@ -164,14 +166,14 @@ func (b *book) forgetGroup(name policy.NamespacedName) {
 }
 
 // record notes what the engine computed and adds to a list whose status that may change.
-func (b *book) record(out []task, c *policy.Changes) []task {
+func (b *book) record(out []task, c *compute.Changes) []task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.note(out, c, false)
 }
 
 // restart is record of everything, from an engine that begins anew. What enforcers report stays.
-func (b *book) restart(out []task, c *policy.Changes) []task {
+func (b *book) restart(out []task, c *compute.Changes) []task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid, page := range b.policies {
@@ -197,7 +199,7 @@ func (b *book) fails(uid types.UID, fault error) {
 }
 
 // note is record, with anew of an engine that begins anew. The caller holds the lock.
-func (b *book) note(out []task, c *policy.Changes, anew bool) []task {
+func (b *book) note(out []task, c *compute.Changes, anew bool) []task {
 	for p := range c.Policies() {
 		if len(b.policies) == 0 {
 			break // as in a cluster with nothing but Kubernetes policies
@@ -394,7 +396,7 @@ func (p *policyPage) status(concerns func(key string) bool, silent map[string]ti
 	if wrong := slices.Concat(p.refused, p.errors); len(wrong) > 0 {
 		s.Phase = v1beta1.NetworkPolicyFailed
 		realizable.Status, realizable.Reason, realizable.Message = metav1.ConditionFalse, ReasonInvalid, policy.JoinErrors(wrong)
-		if slices.ContainsFunc(wrong, func(e policy.FieldError) bool { return e.Want == policy.WantOwnNamespace }) {
+		if slices.ContainsFunc(wrong, func(e policy.FieldError) bool { return e.Want == translate.WantOwnNamespace }) {
 			realizable.Reason = v1beta1.ReasonAppliedToUnsupportedGroup
 		}
 		s.Conditions, s.Message = []v1beta1.NetworkPolicyCondition{realizable}, shortened(realizable.Message)

@@ -23,7 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // Informers gives out informers; a cache.Cache does.
@@ -63,7 +63,7 @@ type Options struct {
 // Controller is the loop. See the package comment; use New.
 type Controller struct {
 	Options Options
-	engine  *policy.Engine
+	engine  *compute.Engine
 	parts   convert.Parts
 	// addresses holds the addresses of a Pod for the engine.
 	addresses []netip.Addr
@@ -79,7 +79,7 @@ type Controller struct {
 	due []task
 	// questions are asked between rounds; computed is closed after the first round, ended with the
 	// loop.
-	questions       chan func(*policy.Engine)
+	questions       chan func(*compute.Engine)
 	computed, ended chan struct{}
 	directory       *directory
 	// takenNames are the ExternalNodes whose ExternalEntity is somebody else's.
@@ -93,7 +93,7 @@ type Controller struct {
 	// the engine was given since it last computed something.
 	fault    atomic.Pointer[error]
 	healAt   time.Time
-	suspects map[policy.Input]suspect
+	suspects map[compute.Input]suspect
 }
 
 // New returns a Controller that does nothing until Start.
@@ -109,12 +109,12 @@ func New(o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		Options: o,
-		engine:  policy.New(policy.Options{}), suspects: map[policy.Input]suspect{},
+		engine:  compute.New(compute.Options{}), suspects: map[compute.Input]suspect{},
 		intake: newIntake(),
 		book: newBook(func(uid types.UID, key string) bool {
 			return o.Store.Concerns(watchstore.NetworkPolicies, string(uid), key)
 		}, func(uid types.UID) []string { return o.Store.Attended(string(uid)) }),
-		questions: make(chan func(*policy.Engine)), computed: make(chan struct{}), ended: make(chan struct{}),
+		questions: make(chan func(*compute.Engine)), computed: make(chan struct{}), ended: make(chan struct{}),
 		directory: newDirectory(), externalNodes: map[string]map[string]struct{}{}, traced: traced{Tracer: o.Tracer},
 		tasks: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryFirst, retryMost),

@@ -13,6 +13,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // isolationRuleIndex is the index for the default of a Pod that a Kubernetes NetworkPolicy
@@ -44,11 +46,11 @@ func (c *Controller) EvaluatePods(ctx context.Context, source, destination types
 		{Kind: policy.KindPod, Namespace: source.Namespace, Name: source.Name},
 		{Kind: policy.KindPod, Namespace: destination.Namespace, Name: destination.Name},
 	}
-	var states [2]policy.EntityState
+	var states [2]compute.EntityState
 	var known [2]bool
 	ends := pods
 	var part *policy.Listing
-	err := c.query(ctx, func(e *policy.Engine) {
+	err := c.query(ctx, func(e *compute.Engine) {
 		// Address groups go by address: every object with one of the Pod's addresses counts, such
 		// as its Node.
 		concerned := pods[:]
@@ -72,15 +74,15 @@ func (c *Controller) EvaluatePods(ctx context.Context, source, destination types
 			return nil, UnknownPodError{types.NamespacedName{Namespace: pods[i].Namespace, Name: pods[i].Name}}
 		}
 	}
-	flow := policy.Flow{Protocol: policy.TCP}
+	flow := evaluate.Flow{Protocol: policy.TCP}
 	flow.Source.EntityRef, flow.Destination.EntityRef = ends[0], ends[1]
 	flow.Source.Addr, flow.Destination.Addr = sameFamily(states[0].Addresses, states[1].Addresses)
 	part = forAllTraffic(part)
-	return response(policy.NewEvaluator(part).Evaluate(flow), part), nil
+	return response(evaluate.New(part).Evaluate(flow), part), nil
 }
 
 // networkOf returns the Node in whose network a Pod is: such Pods have an address of their Node.
-func networkOf(e *policy.Engine, pod policy.EntityState) (policy.EntityRef, bool) {
+func networkOf(e *compute.Engine, pod compute.EntityState) (policy.EntityRef, bool) {
 	node := policy.EntityRef{Kind: policy.KindNode, Name: pod.Host}
 	state, ok := e.Entity(node)
 	shares := func(a netip.Addr) bool { return slices.Contains(state.Addresses, a) }
@@ -121,9 +123,9 @@ func forAllTraffic(l *policy.Listing) *policy.Listing {
 
 // response says which of two decisions counts. The rules are looked up in the listing, where they
 // have their place.
-func response(v policy.Verdict, l *policy.Listing) *v1beta2.NetworkPolicyEvaluationResponse {
-	passes := func(d policy.Decision) bool {
-		return d.Outcome == policy.OutcomeAllow || d.Outcome == policy.OutcomeNative
+func response(v evaluate.Verdict, l *policy.Listing) *v1beta2.NetworkPolicyEvaluationResponse {
+	passes := func(d evaluate.Decision) bool {
+		return d.Outcome == evaluate.OutcomeAllow || d.Outcome == evaluate.OutcomeNative
 	}
 	switch {
 	case !passes(v.Egress):
@@ -140,14 +142,14 @@ func response(v policy.Verdict, l *policy.Listing) *v1beta2.NetworkPolicyEvaluat
 
 // comesBefore compares rules of two directions in the order of evaluation; the name of the policy
 // decides between equals.
-func comesBefore(a, b *policy.RuleRef) bool {
+func comesBefore(a, b *evaluate.RuleRef) bool {
 	return cmp.Or(
 		cmp.Compare(a.TierPriority, b.TierPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Rule.Priority, b.Rule.Priority),
 		strings.Compare(a.Policy.Name, b.Policy.Name), strings.Compare(a.Policy.Namespace, b.Policy.Namespace),
 	) < 0
 }
 
-func decided(d policy.Decision, direction policy.Direction, l *policy.Listing) *v1beta2.NetworkPolicyEvaluationResponse {
+func decided(d evaluate.Decision, direction policy.Direction, l *policy.Listing) *v1beta2.NetworkPolicyEvaluationResponse {
 	if d.By == nil {
 		if !d.Isolated {
 			return nil
@@ -164,7 +166,7 @@ func decided(d policy.Decision, direction policy.Direction, l *policy.Listing) *
 }
 
 // placeOf returns the index of a rule of the listing among the rules of its direction.
-func placeOf(by *policy.RuleRef, l *policy.Listing) int32 {
+func placeOf(by *evaluate.RuleRef, l *policy.Listing) int32 {
 	for _, p := range l.Policies {
 		for i := range p.Rules {
 			if &p.Rules[i] == by.Rule {

@@ -12,7 +12,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // TestPanicsStopNobodyElse: a question that panics fails alone, and an object that nobody can read
@@ -33,7 +33,7 @@ func TestPanicsStopNobodyElse(t *testing.T) {
 		_, _, _, err := c.Computed(ctx)
 		return err == nil
 	})
-	err := c.query(ctx, func(*policy.Engine) { panic("an odd question") })
+	err := c.query(ctx, func(*compute.Engine) { panic("an odd question") })
 	if recovered.StackOf(err) == "" || !strings.Contains(err.Error(), "an odd question") {
 		t.Errorf("%v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 type suspect struct {
 	in input
 	// former gives an engine the object as it was.
-	former func(*policy.Engine)
+	former func(*compute.Engine)
 }
 
 // suspecting notes what an input is about to change, in case computing it panics.
@@ -41,14 +42,14 @@ func (c *Controller) suspecting(in input) {
 	}
 	s, noted := c.suspects[ref]
 	if !noted {
-		s.former = policy.Held(c.engine, ref)
+		s.former = compute.Held(c.engine, ref)
 	}
 	s.in = in
 	c.suspects[ref] = s
 }
 
 // inputRef is what the engine calls an object.
-func inputRef(in input) (policy.Input, bool) {
+func inputRef(in input) (compute.Input, bool) {
 	key := in.gone
 	if key == nil {
 		var k inputKey
@@ -58,32 +59,32 @@ func inputRef(in input) (policy.Input, bool) {
 		case client.Object:
 			k = keyOf(in.kind, o)
 		default:
-			return policy.Input{}, false
+			return compute.Input{}, false
 		}
 		key = &k
 	}
-	ref := policy.Input{Namespace: key.Namespace, Name: key.Name}
+	ref := compute.Input{Namespace: key.Namespace, Name: key.Name}
 	switch {
 	case key.kind.isPolicy():
-		ref = policy.Input{Kind: policy.InputPolicy, Name: string(key.uid)}
+		ref = compute.Input{Kind: compute.InputPolicy, Name: string(key.uid)}
 	case key.kind == kindNamespace:
-		ref.Kind = policy.InputNamespace
+		ref.Kind = compute.InputNamespace
 	case key.kind == kindPod:
-		ref.Kind, ref.Entity = policy.InputEntity, policy.KindPod
+		ref.Kind, ref.Entity = compute.InputEntity, policy.KindPod
 	case key.kind == kindNode:
-		ref.Kind, ref.Entity = policy.InputEntity, policy.KindNode
+		ref.Kind, ref.Entity = compute.InputEntity, policy.KindNode
 	case key.kind == kindEntity:
-		ref.Kind, ref.Entity = policy.InputEntity, policy.KindExternalEntity
+		ref.Kind, ref.Entity = compute.InputEntity, policy.KindExternalEntity
 	case key.kind == kindRemote:
-		ref.Kind, ref.Entity = policy.InputEntity, policy.KindRemote
+		ref.Kind, ref.Entity = compute.InputEntity, policy.KindRemote
 	case key.kind == kindService:
-		ref.Kind = policy.InputService
+		ref.Kind = compute.InputService
 	case key.kind == kindTier:
-		ref.Kind = policy.InputTier
+		ref.Kind = compute.InputTier
 	case key.kind == kindGroup || key.kind == kindClusterGroup:
-		ref.Kind = policy.InputGroup
+		ref.Kind = compute.InputGroup
 	default:
-		return policy.Input{}, false
+		return compute.Input{}, false
 	}
 	return ref, true
 }
@@ -93,8 +94,8 @@ func inputRef(in input) (policy.Input, bool) {
 // they were when it did not. It fails if there is no such engine.
 func (c *Controller) heal(fault error) error {
 	h := &healing{from: c.engine, suspects: c.suspects}
-	for ref := range policy.Inputs(c.engine) {
-		if !c.begun() && (ref.Kind == policy.InputPolicy || ref.Kind == policy.InputGroup) {
+	for ref := range compute.Inputs(c.engine) {
+		if !c.begun() && (ref.Kind == compute.InputPolicy || ref.Kind == compute.InputGroup) {
 			h.order = append(h.order, ref)
 		}
 	}
@@ -102,7 +103,7 @@ func (c *Controller) heal(fault error) error {
 		h.order = append(h.order, ref)
 	}
 	// Objects that refer to others come last, and are blamed for what goes wrong between them.
-	slices.SortFunc(h.order, func(a, b policy.Input) int {
+	slices.SortFunc(h.order, func(a, b compute.Input) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	guilty := h.guilty()
@@ -110,7 +111,7 @@ func (c *Controller) heal(fault error) error {
 	if err != nil {
 		return err
 	}
-	c.engine, c.suspects = engine, map[policy.Input]suspect{}
+	c.engine, c.suspects = engine, map[compute.Input]suspect{}
 	c.due = c.book.restart(c.due, changes)
 	for _, ref := range guilty {
 		c.leftOut(ref, h.suspects[ref].in, fault)
@@ -121,12 +122,12 @@ func (c *Controller) heal(fault error) error {
 }
 
 // leftOut reports an object that makes computing panic.
-func (c *Controller) leftOut(ref policy.Input, in input, fault error) {
+func (c *Controller) leftOut(ref compute.Input, in input, fault error) {
 	c.Options.Logger.Error(fault, "An object stays as it was, because computing it panics", "kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
 	if o, is := in.object.(client.Object); is && in.gone == nil {
 		c.event(o, corev1.EventTypeWarning, "NotComputed", "ComputePolicies", "it stays as it was before, if it was: "+fault.Error())
 	}
-	if ref.Kind == policy.InputPolicy {
+	if ref.Kind == compute.InputPolicy {
 		c.book.fails(types.UID(ref.Name), fault)
 		c.later(task{kind: taskPolicy, name: ref.Name})
 	}
@@ -134,14 +135,14 @@ func (c *Controller) leftOut(ref policy.Input, in input, fault error) {
 
 // healing looks for the objects that computing panics about.
 type healing struct {
-	from     *policy.Engine
-	suspects map[policy.Input]suspect
-	order    []policy.Input
+	from     *compute.Engine
+	suspects map[compute.Input]suspect
+	order    []compute.Input
 	attempts int
 }
 
 // guilty are the objects that have to stay as they were, so that everything can be computed.
-func (h *healing) guilty() []policy.Input {
+func (h *healing) guilty() []compute.Input {
 	switch {
 	case h.try(nil) == nil:
 		return nil // computing it anew is all that was needed
@@ -152,13 +153,13 @@ func (h *healing) guilty() []policy.Input {
 }
 
 // compute computes everything, with some objects as they were.
-func (h *healing) compute(former []policy.Input) (engine *policy.Engine, changes *policy.Changes, err error) {
-	out := make(map[policy.Input]bool, len(former))
+func (h *healing) compute(former []compute.Input) (engine *compute.Engine, changes *compute.Changes, err error) {
+	out := make(map[compute.Input]bool, len(former))
 	for _, ref := range former {
 		out[ref] = true
 	}
 	err = recovered.Do(func() {
-		engine = policy.Again(h.from, func(ref policy.Input) bool { return out[ref] })
+		engine = compute.Again(h.from, func(ref compute.Input) bool { return out[ref] })
 		for _, ref := range former {
 			if s, known := h.suspects[ref]; known {
 				s.former(engine)
@@ -169,7 +170,7 @@ func (h *healing) compute(former []policy.Input) (engine *policy.Engine, changes
 	return engine, changes, err
 }
 
-func (h *healing) try(former []policy.Input) error {
+func (h *healing) try(former []compute.Input) error {
 	if h.attempts++; h.attempts > healAttempts {
 		return fmt.Errorf("computing panics about too much")
 	}
@@ -179,12 +180,12 @@ func (h *healing) try(former []policy.Input) error {
 
 // search returns the inputs of the list that have to stay as they were, together with others that
 // do: with all of the list computing panics, with none of it it does not.
-func (h *healing) search(others, list []policy.Input) []policy.Input {
+func (h *healing) search(others, list []compute.Input) []compute.Input {
 	if len(list) <= 1 || h.attempts > healAttempts {
 		return list
 	}
 	first, second := list[:len(list)/2], list[len(list)/2:]
-	var guilty []policy.Input
+	var guilty []compute.Input
 	if h.try(slices.Concat(others, second)) != nil {
 		guilty = h.search(slices.Concat(others, second), first)
 	}

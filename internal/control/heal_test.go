@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // oddSource is a policy that nobody can compute.
@@ -43,14 +44,14 @@ func TestRoundHeals(t *testing.T) {
 
 	// A version of a policy that was fine, and a new policy.
 	var changed policy.PolicyRef
-	for ref := range policy.Inputs(w.Controller.engine) {
-		if ref.Kind == policy.InputPolicy && (changed.UID == "" || ref.Name < changed.UID) {
+	for ref := range compute.Inputs(w.Controller.engine) {
+		if ref.Kind == compute.InputPolicy && (changed.UID == "" || ref.Name < changed.UID) {
 			changed.UID = ref.Name
 		}
 	}
 	for _, uid := range []string{changed.UID, "new"} {
-		ref := policy.Input{Kind: policy.InputPolicy, Name: uid}
-		w.Controller.suspects[ref] = suspect{former: policy.Held(w.Controller.engine, ref)}
+		ref := compute.Input{Kind: compute.InputPolicy, Name: uid}
+		w.Controller.suspects[ref] = suspect{former: compute.Held(w.Controller.engine, ref)}
 		w.Controller.engine.PutPolicySource(oddSource{policy.PolicyRef{Kind: policy.AntreaNetworkPolicy, Namespace: "n", Name: uid, UID: uid}})
 	}
 	w.put(vm(t, "d", "db", "cloud-d"))
@@ -104,7 +105,7 @@ func TestFirstRoundHeals(t *testing.T) {
 // Pods and 1,000 policies, and computes everything without it.
 func BenchmarkHeal(b *testing.B) {
 	const namespaces, pods, changes = 1_000, 100, 100
-	engine := policy.New(policy.Options{})
+	engine := compute.New(compute.Options{})
 	of := func(n int) policy.Policy {
 		name := fmt.Sprintf("p-%04d", n)
 		return policy.Policy{Kind: policy.KubernetesNetworkPolicy, Namespace: fmt.Sprintf("n-%04d", n), Name: name, UID: name,
@@ -120,11 +121,11 @@ func BenchmarkHeal(b *testing.B) {
 		engine.PutPolicy(of(n))
 	}
 	engine.CommitChanges()
-	suspects := map[policy.Input]suspect{}
-	var order []policy.Input
+	suspects := map[compute.Input]suspect{}
+	var order []compute.Input
 	for n := range changes {
-		ref := policy.Input{Kind: policy.InputPolicy, Name: of(n).UID}
-		suspects[ref] = suspect{former: policy.Held(engine, ref)}
+		ref := compute.Input{Kind: compute.InputPolicy, Name: of(n).UID}
+		suspects[ref] = suspect{former: compute.Held(engine, ref)}
 		order = append(order, ref)
 		engine.PutPolicy(of(n))
 	}

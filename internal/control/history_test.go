@@ -18,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
@@ -28,7 +29,7 @@ import (
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := policytest.Draw(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") })
-		engine, world, store := policy.New(policy.Options{}), policytest.NewWorld(), watchstore.New(watchstore.Options{})
+		engine, world, store := compute.New(compute.Options{}), policytest.NewWorld(), watchstore.New(watchstore.Options{})
 		var followers []*follower
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			for range rapid.IntRange(1, 4).Draw(t, "batch") {

@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // explainIdle adds to the status of a policy that applies to nothing which of its selectors match
@@ -61,8 +62,8 @@ const mostLabelSets = 5000
 // are not known now.
 func (w statuses) podLabels(ctx context.Context, namespace string) iter.Seq[admission.Entity] {
 	var pods []admission.Entity
-	if err := w.c.query(ctx, func(e *policy.Engine) {
-		policy.LabelSets(e, policy.KindPod, namespace, func(name string, labels map[string]string) bool {
+	if err := w.c.query(ctx, func(e *compute.Engine) {
+		compute.LabelSets(e, policy.KindPod, namespace, func(name string, labels map[string]string) bool {
 			pods = append(pods, admission.Entity{Namespace: name, Labels: labels})
 			return len(pods) < mostLabelSets
 		})

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // Metrics counts what controllers do. It is a prometheus.Collector. The queue of what is written to
@@ -56,7 +56,7 @@ func (m *Metrics) all() []prometheus.Collector {
 }
 
 // round counts one round.
-func (m *Metrics) round(inputs int, c *policy.Changes, took time.Duration) {
+func (m *Metrics) round(inputs int, c *compute.Changes, took time.Duration) {
 	if m == nil {
 		return
 	}

@@ -15,13 +15,14 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // query has the loop ask the engine something between two rounds. The question runs on the loop and
 // must be short: it takes references out of the engine, and the caller does the rest with them.
 // Before the first round it fails with watchstore.ErrNotReady. A question that panics fails, and
 // stops no other one.
-func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error {
+func (c *Controller) query(ctx context.Context, ask func(*compute.Engine)) error {
 	select {
 	case <-c.computed:
 	default:
@@ -29,7 +30,7 @@ func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error 
 	}
 	done := make(chan error, 1)
 	select {
-	case c.questions <- func(e *policy.Engine) {
+	case c.questions <- func(e *compute.Engine) {
 		done <- recovered.Do(func() { ask(e) })
 	}:
 		err := <-done
@@ -50,9 +51,9 @@ func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error 
 func (c *Controller) GroupMembers(
 	ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions, seen func(namespace string) bool,
 ) (*v1beta2.GroupMembers, error) {
-	var content policy.GroupContent
+	var content compute.GroupContent
 	var known bool
-	if err := c.query(ctx, func(e *policy.Engine) { content, known = e.GroupContent(policy.NamespacedName(name)) }); err != nil || !known {
+	if err := c.query(ctx, func(e *compute.Engine) { content, known = e.GroupContent(policy.NamespacedName(name)) }); err != nil || !known {
 		return nil, err
 	}
 	visible := map[string]bool{}
@@ -93,9 +94,9 @@ func (c *Controller) GroupMembers(
 // GroupsOf returns the groups that a Pod is in, or if there is no such Pod, the ExternalEntity of
 // that name; false if there is neither. They are sorted by namespace and name, ClusterGroups first.
 func (c *Controller) GroupsOf(ctx context.Context, name types.NamespacedName) (groups []v1beta2.GroupReference, known bool, err error) {
-	err = c.query(ctx, func(e *policy.Engine) {
+	err = c.query(ctx, func(e *compute.Engine) {
 		for _, k := range []policy.EntityKind{policy.KindPod, policy.KindExternalEntity} {
-			var refs []policy.GroupRef
+			var refs []compute.GroupRef
 			if refs, known = e.GroupsOf(policy.EntityRef{Kind: k, Namespace: name.Namespace, Name: name.Name}); known {
 				groups = groupReferences(refs)
 				return
@@ -109,9 +110,9 @@ func (c *Controller) GroupsOf(ctx context.Context, name types.NamespacedName) (g
 // that have it, and by ipBlocks. They are sorted by namespace and name, ClusterGroups first.
 func (c *Controller) GroupsOfAddress(ctx context.Context, a netip.Addr) ([]v1beta2.GroupReference, error) {
 	holders := c.directory.at(a)
-	var found []policy.GroupRef
-	var withBlocks []policy.BlockGroup
-	err := c.query(ctx, func(e *policy.Engine) {
+	var found []compute.GroupRef
+	var withBlocks []compute.BlockGroup
+	err := c.query(ctx, func(e *compute.Engine) {
 		for _, ref := range holders {
 			refs, _ := e.GroupsOf(ref)
 			found = append(found, refs...)
@@ -126,7 +127,7 @@ func (c *Controller) GroupsOfAddress(ctx context.Context, a netip.Addr) ([]v1bet
 			found = append(found, g.GroupRef)
 		}
 	}
-	slices.SortFunc(found, func(a, b policy.GroupRef) int {
+	slices.SortFunc(found, func(a, b compute.GroupRef) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return groupReferences(slices.Compact(found)), nil
@@ -134,11 +135,11 @@ func (c *Controller) GroupsOfAddress(ctx context.Context, a netip.Addr) ([]v1bet
 
 // Computed returns how many policies and groups are computed.
 func (c *Controller) Computed(ctx context.Context) (policies, addressGroups, appliedToGroups int, err error) {
-	err = c.query(ctx, func(e *policy.Engine) { policies, addressGroups, appliedToGroups = e.Size() })
+	err = c.query(ctx, func(e *compute.Engine) { policies, addressGroups, appliedToGroups = e.Size() })
 	return policies, addressGroups, appliedToGroups, err
 }
 
-func groupReferences(in []policy.GroupRef) []v1beta2.GroupReference {
+func groupReferences(in []compute.GroupRef) []v1beta2.GroupReference {
 	out := make([]v1beta2.GroupReference, len(in))
 	for i, g := range in {
 		out[i] = v1beta2.GroupReference{Namespace: g.Namespace, Name: g.Name, UID: types.UID(g.UID)}
@@ -153,7 +154,7 @@ func (c *Controller) Endpoint(ctx context.Context, name types.NamespacedName) (*
 	ref := policy.EntityRef{Kind: policy.KindPod, Namespace: name.Namespace, Name: name.Name}
 	var part *policy.Listing
 	var known bool
-	if err := c.query(ctx, func(e *policy.Engine) {
+	if err := c.query(ctx, func(e *compute.Engine) {
 		if _, known = e.Entity(ref); known {
 			part = e.Naming(ref)
 		}

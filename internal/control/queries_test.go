@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
@@ -406,9 +407,9 @@ func TestEvaluatePodsAgainstNaive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := policy.Flow{Source: policy.Endpoint{EntityRef: s}, Destination: policy.Endpoint{EntityRef: d}, Protocol: policy.TCP}
+			f := evaluate.Flow{Source: evaluate.Endpoint{EntityRef: s}, Destination: evaluate.Endpoint{EntityRef: d}, Protocol: policy.TCP}
 			f.Source.Addr, f.Destination.Addr = sameFamily(w.Entities[s].Addresses, w.Entities[d].Addresses)
-			for _, end := range []*policy.Endpoint{&f.Source, &f.Destination} {
+			for _, end := range []*evaluate.Endpoint{&f.Source, &f.Destination} {
 				pod := w.Entities[end.EntityRef]
 				node := w.Entities[policy.EntityRef{Kind: policy.KindNode, Name: pod.Host}]
 				if pod.HostNetwork || pod.Terminated {
@@ -422,11 +423,11 @@ func TestEvaluatePodsAgainstNaive(t *testing.T) {
 			egress, ingress := policytest.Decide(listing, f, policy.Egress), policytest.Decide(listing, f, policy.Ingress)
 			want, says := "native", "native"
 			switch {
-			case egress == policy.OutcomeDrop || egress == policy.OutcomeReject:
+			case egress == evaluate.OutcomeDrop || egress == evaluate.OutcomeReject:
 				want = "Out " + string(egress)
-			case ingress == policy.OutcomeDrop || ingress == policy.OutcomeReject:
+			case ingress == evaluate.OutcomeDrop || ingress == evaluate.OutcomeReject:
 				want = "In " + string(ingress)
-			case egress == policy.OutcomeAllow || ingress == policy.OutcomeAllow:
+			case egress == evaluate.OutcomeAllow || ingress == evaluate.OutcomeAllow:
 				want = "Allow"
 			}
 			if got != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // Delta converts what a Commit changed into what the store publishes.
@@ -48,7 +49,7 @@ type Parts struct {
 	groups   []watchstore.GroupChange
 	policies []watchstore.PolicyChange
 	// changes are what all is to go through; each is all.
-	changes *policy.Changes
+	changes *compute.Changes
 	each    iter.Seq[watchstore.Changes]
 }
 
@@ -77,7 +78,7 @@ func (r *memberRoom) list(n int) []watchstore.Member {
 }
 
 // Of returns the parts of what a Commit changed, to be gone through once.
-func (p *Parts) Of(c *policy.Changes) iter.Seq[watchstore.Changes] {
+func (p *Parts) Of(c *compute.Changes) iter.Seq[watchstore.Changes] {
 	if p.each == nil {
 		p.each = p.all
 	}

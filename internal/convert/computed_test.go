@@ -12,13 +12,14 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // TestPartsAreTheDelta: what a Commit changed is published as the same in parts and as a whole, and
 // a member of several groups is one, however many there are.
 func TestPartsAreTheDelta(t *testing.T) {
-	build := func() *policy.Engine {
-		e := policy.New(policy.Options{})
+	build := func() *compute.Engine {
+		e := compute.New(compute.Options{})
 		for i := range 700 {
 			e.PutEntity(policy.Entity{
 				EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: fmt.Sprint("p", i)}, Host: fmt.Sprint("h", i%12),

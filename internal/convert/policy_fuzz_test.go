@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // addSpecs adds objects with these specs, in YAML, to the corpus.
@@ -28,7 +29,7 @@ func addSpecs(f *testing.F, specs ...string) {
 // computedFrom has the engine compute one policy, and returns what it says and what comes out.
 func computedFrom(t *testing.T, p policy.Policy) (errs []policy.FieldError, out []*policy.ComputedPolicy) {
 	t.Helper()
-	e := policy.New(policy.Options{})
+	e := compute.New(compute.Options{})
 	e.PutNamespace(policy.Namespace{Name: "n"})
 	e.PutPolicy(p)
 	d := e.Commit()
@@ -103,7 +104,7 @@ func fuzzGroup(t *testing.T, g policy.Group) {
 	t.Helper()
 	refused := slices.Concat(admission.GroupSchema(&g), admission.ValidateGroup(&g, nil))
 	admission.GroupWarnings(&g)
-	e := policy.New(policy.Options{})
+	e := compute.New(compute.Options{})
 	e.PutGroup(g)
 	for _, problem := range e.Commit().Problems {
 		if len(refused) == 0 && len(problem.Errors) > 0 {

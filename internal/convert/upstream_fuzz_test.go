@@ -11,6 +11,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // FuzzUpstream holds that the engine takes every upstream policy that admission takes, and that a
@@ -45,7 +46,7 @@ func FuzzUpstream(f *testing.F) {
 				}
 			}
 			errs := admission.ValidateUpstream(&p)
-			e := policy.New(policy.Options{})
+			e := compute.New(compute.Options{})
 			e.PutPolicy(p)
 			d := e.Commit()
 			for _, problem := range d.Problems {

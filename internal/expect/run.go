@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
@@ -199,7 +200,7 @@ type Written struct {
 }
 
 // WrittenOf is the rule that a reference is to.
-func WrittenOf(r *policy.RuleRef) Written { return Written{r.Policy, r.Direction, r.Index} }
+func WrittenOf(r *evaluate.RuleRef) Written { return Written{r.Policy, r.Direction, r.Index} }
 
 // Coverage is the rules that have a part in what was tested: they decide it, or pass it on.
 type Coverage map[Written]bool

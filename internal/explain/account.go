@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // byAccount is what the account of a VM, or the agent of a host, says about the flows of it,
@@ -40,7 +41,7 @@ func (c *Computation) accountView() accountView { return accountView{c} }
 // accountOf says what the account of a VM, or the agent of a host, says about a packet at it, whose
 // other end has an address. Where no policy applies it says nothing: neither modes nor failsafe
 // flows are about such VMs.
-func (acc accountView) accountOf(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount {
+func (acc accountView) accountOf(at end, direction cloud.Direction, packet evaluate.Flow, other netip.Addr, d evaluate.Decision) byAccount {
 	key, enforced := strings.CutPrefix(at.enforcer, cloud.EnforcerPrefix)
 	if h, told := acc.c.hostInfos[at.enforcer]; told && at.agent == AgentOurs && d.Exempt == "" && acc.selected(at.ref) {
 		if slices.ContainsFunc(h.failsafe, func(f plan.FailsafeFlow) bool { return f.Direction == direction && allows(f, packet, other) }) {
@@ -62,7 +63,7 @@ func (acc accountView) accountOf(at end, direction cloud.Direction, packet polic
 }
 
 // allows reports whether a failsafe flow of its direction is about a packet.
-func allows(f plan.FailsafeFlow, packet policy.Flow, other netip.Addr) bool {
+func allows(f plan.FailsafeFlow, packet evaluate.Flow, other netip.Addr) bool {
 	if !slices.ContainsFunc(f.Peers, func(p netip.Prefix) bool { return other.IsValid() && p.Contains(other) }) {
 		return false
 	}

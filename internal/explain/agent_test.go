@@ -15,7 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/explain/input"
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -52,13 +52,13 @@ func TestAgents(t *testing.T) {
 		name  string
 		infos []*v1beta1.AntreaAgentInfo
 		agent string
-		want  policy.Outcome
+		want  evaluate.Outcome
 	}{
-		{"none has told", nil, explain.AgentUnknown, policy.OutcomeAllow},
-		{"made by the controller, not filled in", info(nil, ""), explain.AgentUnknown, policy.OutcomeAllow},
-		{"Antrea", info(nil, "v2.3.0"), explain.AgentAntrea, policy.OutcomeAllow},
-		{"that of a host of the same name elsewhere", foreign, explain.AgentUnknown, policy.OutcomeAllow},
-		{"ours", info(ours, "v1"), explain.AgentOurs, policy.OutcomeDrop},
+		{"none has told", nil, explain.AgentUnknown, evaluate.OutcomeAllow},
+		{"made by the controller, not filled in", info(nil, ""), explain.AgentUnknown, evaluate.OutcomeAllow},
+		{"Antrea", info(nil, "v2.3.0"), explain.AgentAntrea, evaluate.OutcomeAllow},
+		{"that of a host of the same name elsewhere", foreign, explain.AgentUnknown, evaluate.OutcomeAllow},
+		{"ours", info(ours, "v1"), explain.AgentOurs, evaluate.OutcomeDrop},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			computation := explain.Compute(&input.Objects{
@@ -70,7 +70,7 @@ func TestAgents(t *testing.T) {
 					AppliedTo: []v1beta1.AppliedTo{{ExternalEntitySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "web"}}}},
 					Ingress:   []v1beta1.Rule{{Action: v1beta1.RuleActionAllow, From: []v1beta1.NetworkPolicyPeer{{IPBlock: &v1beta1.IPBlock{CIDR: "10.0.0.1/32"}}}}}}}},
 			})
-			for from, want := range map[string]policy.Outcome{"10.0.0.1": policy.OutcomeAllow, "10.0.0.2": c.want} {
+			for from, want := range map[string]evaluate.Outcome{"10.0.0.1": evaluate.OutcomeAllow, "10.0.0.2": c.want} {
 				got, err := computation.Answer(explain.Question{From: from, To: "ee/vms/web", Protocol: "tcp", Port: "443"})
 				if err != nil {
 					t.Fatal(err)

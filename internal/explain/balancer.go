@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // balancerNotes are about packets to a load balancer whose targets are unknown: each names the
@@ -65,7 +66,7 @@ func frontAddr(p trace.Point) netip.Addr {
 
 // listenerOf is the listener that takes a packet to an address; nil if none does, or is known. One
 // for the very port goes before one for all ports.
-func listenerOf(s *cloud.Service, to netip.Addr, f *policy.Flow) *cloud.ServiceListener {
+func listenerOf(s *cloud.Service, to netip.Addr, f *evaluate.Flow) *cloud.ServiceListener {
 	protocol := serviceOf(f, false).Protocol
 	for _, port := range []uint16{f.Port, 0} {
 		i := slices.IndexFunc(s.Listeners, func(l cloud.ServiceListener) bool {
@@ -149,7 +150,7 @@ func (x *answering) toTarget(p passage, front end, g *cloud.TargetGroup, t cloud
 		seen = p.src
 		seen.Interface = &client
 	}
-	f := policy.Flow{Protocol: p.sent.Protocol, Port: cmp.Or(t.Port, p.sent.Port)}
+	f := evaluate.Flow{Protocol: p.sent.Protocol, Port: cmp.Or(t.Port, p.sent.Port)}
 	if g.Transparent && p.src.Interface != nil && target.Interface != nil && p.src.Interface.ID == target.Interface.ID {
 		out.Traffic = stopped(DefaultReturns, f.Port)
 		if target.Addr.IsValid() {
@@ -163,7 +164,7 @@ func (x *answering) toTarget(p passage, front end, g *cloud.TargetGroup, t cloud
 		if len(g.Probes) > 0 {
 			check.seen.Addr, check.source, check.admitted = g.Probes[0], end{}, true
 		}
-		h := x.hop(check, policy.Flow{Protocol: policy.TCP, Port: t.HealthPort})
+		h := x.hop(check, evaluate.Flow{Protocol: policy.TCP, Port: t.HealthPort})
 		out.Health = &h
 	}
 	return out
@@ -229,7 +230,7 @@ type hop struct {
 }
 
 // hop follows a packet on a hop.
-func (x *answering) hop(h hop, f policy.Flow) analysis.Hop {
+func (x *answering) hop(h hop, f evaluate.Flow) analysis.Hop {
 	c := x.c
 	if !h.target.Addr.IsValid() { // a machine that is not there
 		return stopped(DefaultNobody, f.Port)
@@ -242,10 +243,10 @@ func (x *answering) hop(h hop, f policy.Flow) analysis.Hop {
 	}
 	p.come.Source, p.come.Relayed = h.source.endpoint(h.seen.Addr), true
 	if !h.seen.Addr.IsValid() {
-		p.come.Source = policy.Endpoint{Addr: somewhere()}
+		p.come.Source = evaluate.Endpoint{Addr: somewhere()}
 	}
 	p.sent.Relayed = true
-	v := policy.Verdict{Egress: x.evaluator.Evaluate(p.sent).Egress, Ingress: x.evaluator.Evaluate(p.come).Ingress}
+	v := evaluate.Verdict{Egress: x.evaluator.Evaluate(p.sent).Egress, Ingress: x.evaluator.Evaluate(p.come).Ingress}
 	flow := analysis.Flow{Path: pathOf(p)}
 	var now, native trace.Path
 	if p.now != nil {

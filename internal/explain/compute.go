@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // Computation is what objects mean: they and what the engine makes of them.
@@ -63,7 +64,7 @@ func Compute(in *input.Objects) *Computation {
 	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, agents: agentsOf(in.AgentInfos),
 		hostInfos: hostInfosOf(in.AgentInfos),
 		vmObjects: byName(in.VMs), serviceObjects: byName(in.NativeServices), interfaceObjects: byName(in.Interfaces)}
-	engine := policy.New(policy.Options{})
+	engine := compute.New(compute.Options{})
 	for _, n := range in.Namespaces {
 		space := convert.Namespace(n)
 		space.Labels = in.WithOwnLabels(space.Labels)
@@ -131,7 +132,7 @@ func completed(in *input.Objects, p policy.Policy) policy.Policy {
 	return peers.Localize(p)
 }
 
-func (c *Computation) putEntities(engine *policy.Engine) {
+func (c *Computation) putEntities(engine *compute.Engine) {
 	put := func(kind string, e policy.Entity, errs []policy.FieldError) {
 		if len(errs) > 0 {
 			group := ""

@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // Seen is the first packet of a connection as an interface of a cloud saw it.
@@ -38,7 +39,7 @@ var (
 // a Computation.
 type Witness struct {
 	c         *Computation
-	evaluator *policy.Evaluator
+	evaluator *evaluate.Evaluator
 }
 
 // Witness returns a Witness, which answers about packets that interfaces saw.
@@ -113,20 +114,20 @@ func (c *Computation) endAt(p trace.Point) (end, error) {
 }
 
 // packetOf is the packet, without its ends.
-func packetOf(s Seen) (policy.Flow, error) {
+func packetOf(s Seen) (evaluate.Flow, error) {
 	switch s.Protocol {
 	case cloud.TCP:
-		return policy.Flow{Protocol: policy.TCP, Port: s.Port}, nil
+		return evaluate.Flow{Protocol: policy.TCP, Port: s.Port}, nil
 	case cloud.UDP:
-		return policy.Flow{Protocol: policy.UDP, Port: s.Port}, nil
+		return evaluate.Flow{Protocol: policy.UDP, Port: s.Port}, nil
 	case cloud.SCTP:
-		return policy.Flow{Protocol: policy.SCTP, Port: s.Port}, nil
+		return evaluate.Flow{Protocol: policy.SCTP, Port: s.Port}, nil
 	case cloud.ICMP:
-		return policy.Flow{Protocol: policy.ICMP, ICMPType: EchoRequest}, nil
+		return evaluate.Flow{Protocol: policy.ICMP, ICMPType: EchoRequest}, nil
 	case cloud.ICMPv6:
-		return policy.Flow{Protocol: policy.ICMP, ICMPType: EchoRequestV6}, nil
+		return evaluate.Flow{Protocol: policy.ICMP, ICMPType: EchoRequestV6}, nil
 	}
-	return policy.Flow{}, fmt.Errorf("protocol %d: %w", s.Protocol, ErrProtocol)
+	return evaluate.Flow{}, fmt.Errorf("protocol %d: %w", s.Protocol, ErrProtocol)
 }
 
 // Rules returns the rules of all policies, each once, in the order in which they are asked. The

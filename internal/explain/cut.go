@@ -10,6 +10,7 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // Cut says that policies do not let a load balancer reach targets.
@@ -118,7 +119,7 @@ func interfacesOf(snap *cloud.Snapshot) (byAddress map[placedAddr]*cloud.Interfa
 // cutFinder collects cuts.
 type cutFinder struct {
 	c         *Computation
-	evaluator *policy.Evaluator
+	evaluator *evaluate.Evaluator
 	found     map[cutKey]*Cut
 }
 
@@ -148,9 +149,9 @@ func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.
 		if a.Is4() != to.Is4() {
 			continue
 		}
-		flow := policy.Flow{Protocol: protocol, Port: port, Source: end{}.endpoint(a), Destination: at.endpoint(to)}
+		flow := evaluate.Flow{Protocol: protocol, Port: port, Source: end{}.endpoint(a), Destination: at.endpoint(to)}
 		d := f.evaluator.Evaluate(flow).Ingress
-		if d.Outcome != policy.OutcomeDrop && d.Outcome != policy.OutcomeReject || f.c.accountView().accountOf(at, cloud.Ingress, flow, a, d).allowed() {
+		if d.Outcome != evaluate.OutcomeDrop && d.Outcome != evaluate.OutcomeReject || f.c.accountView().accountOf(at, cloud.Ingress, flow, a, d).allowed() {
 			continue
 		}
 		from = append(from, a)

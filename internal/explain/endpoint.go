@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain/imported"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // end is one end of the flow that a user asks about: an entity with its addresses, an address
@@ -54,11 +55,11 @@ func (c *Computation) endOf(e policy.Entity) end {
 
 // semantics are the semantics of the enforcer there. For an agent of an unknown kind they are
 // Antrea's.
-func (e end) semantics() policy.Semantics {
+func (e end) semantics() evaluate.Semantics {
 	if e.isCloudVM() || e.agent == AgentOurs {
-		return policy.VMSemantics
+		return evaluate.VMSemantics
 	}
-	return policy.PodSemantics
+	return evaluate.PodSemantics
 }
 
 // isCloudVM reports whether a cloud enforces policies there, and not an agent, whose key is that of
@@ -88,8 +89,8 @@ func refText(r policy.EntityRef) string {
 }
 
 // endpoint is the end as the evaluator wants it, with one of its addresses.
-func (e end) endpoint(a netip.Addr) policy.Endpoint {
-	return policy.Endpoint{EntityRef: e.at, Addr: a, Semantics: e.semantics()}
+func (e end) endpoint(a netip.Addr) evaluate.Endpoint {
+	return evaluate.Endpoint{EntityRef: e.at, Addr: a, Semantics: e.semantics()}
 }
 
 // meantKind is the kind that a user's word means, and of ExternalEntities what they represent: all

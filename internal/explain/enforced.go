@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // The states of a policy that is not, or not yet, enforced as it stands.
@@ -59,7 +60,7 @@ func (c *Computation) unenforced(ref policy.EntityRef, list []policy.PolicyRef, 
 }
 
 // concerned are the policies that a decision comes from.
-func concerned(d policy.Decision) []policy.PolicyRef {
+func concerned(d evaluate.Decision) []policy.PolicyRef {
 	out := slices.Clone(d.IsolatedBy)
 	if d.By != nil {
 		out = append(out, d.By.Policy)
@@ -119,7 +120,7 @@ func groupsOf(f *trace.Filter) *analysis.Groups {
 // decide puts together what policies want at one end, d, what the account says, and what the groups
 // there do: now and native are nil where no interface is known. The result says what is so; what is
 // wanted besides stands in IfEnforced.
-func (c *Computation) decide(at end, to analysis.End, d policy.Decision, b byAccount, now, native *trace.Filter) *analysis.Decision {
+func (c *Computation) decide(at end, to analysis.End, d evaluate.Decision, b byAccount, now, native *trace.Filter) *analysis.Decision {
 	wanted := c.wanted(at, to, d, b, native)
 	if d.Exempt != "" {
 		return wanted
@@ -167,7 +168,7 @@ func (c *Computation) decide(at end, to analysis.End, d policy.Decision, b byAcc
 // behind adds to what is decided at a Pod, a Node, a host or an address, own, what the groups of
 // the interface decide through which its packets pass, and the policies of the machine that this
 // belongs to. Nothing does about what does not leave the machine.
-func (x *answering) behind(own *analysis.Decision, at end, direction cloud.Direction, packet policy.Flow, now, native *trace.Filter) *analysis.Decision {
+func (x *answering) behind(own *analysis.Decision, at end, direction cloud.Direction, packet evaluate.Flow, now, native *trace.Filter) *analysis.Decision {
 	if at.isCloudVM() || own.Groups == nil || own.Outcome != outcomeAllow {
 		return own
 	}
@@ -183,7 +184,7 @@ func (x *answering) behind(own *analysis.Decision, at end, direction cloud.Direc
 		return &out
 	}
 	machine := x.c.endOf(x.c.Ends[ref])
-	var d policy.Decision
+	var d evaluate.Decision
 	var b byAccount
 	if direction == cloud.Egress {
 		packet.Source.EntityRef, packet.Source.Semantics = machine.at, machine.semantics()
@@ -214,7 +215,7 @@ func possible(outcome string) []string {
 }
 
 // wanted is what is so at an end once everything is enforced.
-func (c *Computation) wanted(at end, to analysis.End, d policy.Decision, b byAccount, native *trace.Filter) *analysis.Decision {
+func (c *Computation) wanted(at end, to analysis.End, d evaluate.Decision, b byAccount, native *trace.Filter) *analysis.Decision {
 	if b.allowed() {
 		return &analysis.Decision{Outcome: outcomeAllow, Failsafe: b.failsafe, HostFailsafe: b.host}
 	}
@@ -226,7 +227,7 @@ func (c *Computation) wanted(at end, to analysis.End, d policy.Decision, b byAcc
 	case native != nil:
 		groups := groupsOf(native)
 		left = groups.Outcome
-		if d.Outcome == policy.OutcomeNative || slices.Contains(d.Possible, policy.OutcomeNative) {
+		if d.Outcome == evaluate.OutcomeNative || slices.Contains(d.Possible, evaluate.OutcomeNative) {
 			out.Native = groups
 		}
 	}

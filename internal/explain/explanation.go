@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // answering is an answer in the making.
@@ -20,16 +21,16 @@ type answering struct {
 	analysis.FlowAnswer
 	c         *Computation
 	source    end
-	evaluator *policy.Evaluator
+	evaluator *evaluate.Evaluator
 }
 
 // The outcomes of decisions, as answers have them.
 const (
-	outcomeAllow   = string(policy.OutcomeAllow)
-	outcomeDrop    = string(policy.OutcomeDrop)
-	outcomeReject  = string(policy.OutcomeReject)
-	outcomeNative  = string(policy.OutcomeNative)
-	outcomeUnknown = string(policy.OutcomeUnknown)
+	outcomeAllow   = string(evaluate.OutcomeAllow)
+	outcomeDrop    = string(evaluate.OutcomeDrop)
+	outcomeReject  = string(evaluate.OutcomeReject)
+	outcomeNative  = string(evaluate.OutcomeNative)
+	outcomeUnknown = string(evaluate.OutcomeUnknown)
 )
 
 // The verdicts besides the outcomes of decisions.
@@ -121,7 +122,7 @@ func (c *Computation) explainEnd(e end) analysis.End {
 
 // add takes what policies want of a packet from one address to another, whose destination is the
 // end given. P is how it goes, which differs from that if a Service hands it on.
-func (x *answering) add(source, destination netip.Addr, p passage, to end, via *corev1.Service, v policy.Verdict) {
+func (x *answering) add(source, destination netip.Addr, p passage, to end, via *corev1.Service, v evaluate.Verdict) {
 	f, at := analysis.Flow{Path: pathOf(p), Leaving: p.leaving}, x.c.explainEnd(to)
 	out := x.c.accountView().accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
 	in := x.c.accountView().accountOf(to, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
@@ -130,9 +131,9 @@ func (x *answering) add(source, destination netip.Addr, p passage, to end, via *
 		now, native = *p.now, *p.native
 	}
 	if now.Way == trace.WayItself { // what goes on within a machine does not get to where its groups are
-		for d, at := range map[*policy.Decision]end{&v.Egress: x.source, &v.Ingress: to} {
+		for d, at := range map[*evaluate.Decision]end{&v.Egress: x.source, &v.Ingress: to} {
 			if at.isCloudVM() && d.Exempt == "" {
-				*d = policy.Decision{Outcome: policy.OutcomeNative, Exempt: exemptMachine}
+				*d = evaluate.Decision{Outcome: evaluate.OutcomeNative, Exempt: exemptMachine}
 			}
 		}
 	}
@@ -151,7 +152,7 @@ func (x *answering) add(source, destination netip.Addr, p passage, to end, via *
 	if v.Service != nil {
 		f.AtService = x.c.wanted(end{}, analysis.End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}
-	f.Points = x.c.waypoints().pointsOf(x.source, to, via, &f, func(seen end) policy.Outcome {
+	f.Points = x.c.waypoints().pointsOf(x.source, to, via, &f, func(seen end) evaluate.Outcome {
 		come := p.come
 		come.Source = seen.seenFrom(p.come.Source.Addr)
 		return x.evaluator.Evaluate(come).Ingress.Outcome
@@ -178,18 +179,18 @@ func ifEnforced(d *analysis.Decision) *analysis.Decision {
 }
 
 // exemptMachine: the packet does not leave the machine.
-const exemptMachine policy.Exemption = DefaultMachine
+const exemptMachine evaluate.Exemption = DefaultMachine
 
 // together is what the sender sees.
 func together(egress, service, ingress *analysis.Decision) string {
-	plain := func(d *analysis.Decision) policy.Decision {
-		out := policy.Decision{Outcome: policy.Outcome(d.Outcome)}
+	plain := func(d *analysis.Decision) evaluate.Decision {
+		out := evaluate.Decision{Outcome: evaluate.Outcome(d.Outcome)}
 		for _, o := range d.Possible {
-			out.Possible = append(out.Possible, policy.Outcome(o))
+			out.Possible = append(out.Possible, evaluate.Outcome(o))
 		}
 		return out
 	}
-	v := policy.Verdict{Egress: plain(egress), Ingress: plain(ingress)}
+	v := evaluate.Verdict{Egress: plain(egress), Ingress: plain(ingress)}
 	if service != nil {
 		at := plain(service)
 		v.Service = &at
@@ -198,7 +199,7 @@ func together(egress, service, ingress *analysis.Decision) string {
 }
 
 // addBackend takes the verdict on a packet to a Service that is handed to the backend.
-func (x *answering) addBackend(source, destination netip.Addr, p passage, b backend, via *corev1.Service, v policy.Verdict) {
+func (x *answering) addBackend(source, destination netip.Addr, p passage, b backend, via *corev1.Service, v evaluate.Verdict) {
 	x.add(source, destination, p, b.end, via, v)
 	f := &x.Flows[len(x.Flows)-1]
 	at := x.c.explainEnd(b.end)
@@ -276,13 +277,13 @@ func (c *Computation) tellOfService(x *answering, via *frontend) {
 	}
 }
 
-func explainDecision(d policy.Decision, at analysis.End) *analysis.Decision {
+func explainDecision(d evaluate.Decision, at analysis.End) *analysis.Decision {
 	out := &analysis.Decision{Outcome: string(d.Outcome)}
 	switch {
 	case d.By != nil:
 		r := explainRule(*d.By)
 		out.DecidedBy = &r
-	case d.Outcome == policy.OutcomeUnknown:
+	case d.Outcome == evaluate.OutcomeUnknown:
 		for _, o := range d.Possible {
 			out.Possible = append(out.Possible, string(o))
 		}
@@ -311,7 +312,7 @@ func explainPolicy(p policy.PolicyRef) analysis.Policy {
 	return analysis.Policy{Type: string(p.Kind), Namespace: p.Namespace, Name: p.Name}
 }
 
-func explainRule(r policy.RuleRef) analysis.Rule {
+func explainRule(r evaluate.RuleRef) analysis.Rule {
 	out := analysis.Rule{Policy: explainPolicy(r.Policy), Direction: string(r.Direction)}
 	if r.Policy.Kind != policy.KubernetesNetworkPolicy {
 		out.TierPriority, out.Priority = r.TierPriority, r.Priority
@@ -326,7 +327,7 @@ func explainRule(r policy.RuleRef) analysis.Rule {
 	return out
 }
 
-func explainUncertain(r policy.RuleRef) analysis.Rule {
+func explainUncertain(r evaluate.RuleRef) analysis.Rule {
 	out := explainRule(r)
 	out.DependsOn = append(out.DependsOn, r.Rule.FQDNs...)
 	for _, n := range r.Rule.ToServices {

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/explain/imported"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // WithACLs returns the computation with the network ACLs of accounts that were observed in place of
@@ -129,7 +130,7 @@ func (c *Computation) reached(src, dst trace.Point) trace.Point {
 }
 
 // serviceOf is what the rules of a cloud see of a packet.
-func serviceOf(f *policy.Flow, v6 bool) flow.Service {
+func serviceOf(f *evaluate.Flow, v6 bool) flow.Service {
 	one := func(protocol int, at uint16) flow.Service { return flow.Service{Protocol: protocol, From: at, To: at} }
 	switch f.Protocol {
 	case policy.TCP:
@@ -157,7 +158,7 @@ func somewhere() netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, 1}) }
 // passage is one packet: as policies see it at each end, and as a cloud does.
 type passage struct {
 	// sent is the packet as it leaves its source, and come as it gets to its destination.
-	sent, come policy.Flow
+	sent, come evaluate.Flow
 	src, dst   trace.Point
 	// from is where it begins: src, unless it leaves the cluster from another place.
 	from trace.Point
@@ -171,7 +172,7 @@ type passage struct {
 }
 
 // passageOf follows a packet, which has no addresses yet.
-func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
+func (c *Computation) passageOf(p pair, from, to end, f evaluate.Flow) passage {
 	out := passage{src: p.src, dst: p.dst, from: p.src, sent: f}
 	out.sent.Source, out.sent.Destination = from.endpoint(p.src.Addr), to.endpoint(p.dst.Addr)
 	// What an interface sends to its own public address is taken as what it sends to itself, as
@@ -190,7 +191,7 @@ func (c *Computation) passageOf(p pair, from, to end, f policy.Flow) passage {
 		out.crossings = c.clouds.Borders.Crosses(p.src, p.dst, now, s)
 		out.come.Source.Addr = now.SeenSource
 		if !now.SeenSource.IsValid() && p.src.Addr.IsValid() { // some address of the Internet, which is nobody's that is known
-			out.come.Source = policy.Endpoint{Addr: somewhere()}
+			out.come.Source = evaluate.Endpoint{Addr: somewhere()}
 		}
 	}
 	return out

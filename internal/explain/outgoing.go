@@ -8,11 +8,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/explain/leaving"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // outgoing follows a packet that may leave the cluster with the address of an Egress. Its
 // destination sees that address, and it goes through clouds from where that is.
-func (c *Computation) outgoing(p pair, from, to end, f policy.Flow) passage {
+func (c *Computation) outgoing(p pair, from, to end, f evaluate.Flow) passage {
 	target := p.dst.Addr
 	if p.dst.Public.IsValid() {
 		target = p.dst.Public
@@ -34,7 +35,7 @@ func (c *Computation) outgoing(p pair, from, to end, f policy.Flow) passage {
 	}
 	out := c.passageOf(moved, from, to, f)
 	out.from, out.leaving, out.sent.Source.Addr = p.src, l, p.src.Addr
-	out.come.Source = policy.Endpoint{Addr: out.come.Source.Addr}
+	out.come.Source = evaluate.Endpoint{Addr: out.come.Source.Addr}
 	return out
 }
 

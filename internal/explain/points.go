@@ -12,6 +12,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // Where on its way a packet is.
@@ -59,7 +60,7 @@ func (c *Computation) waypoints() waypoints { return waypoints{c} }
 
 // pointsOf are the points on the way from one end to another. Asked tells what the destination
 // decides about a packet with another source.
-func (line waypoints) pointsOf(from, to end, via *corev1.Service, f *analysis.Flow, asked func(source end) policy.Outcome) []analysis.Point {
+func (line waypoints) pointsOf(from, to end, via *corev1.Service, f *analysis.Flow, asked func(source end) evaluate.Outcome) []analysis.Point {
 	var out []analysis.Point
 	if from.ref != (policy.EntityRef{}) {
 		out = append(out, line.pointAt(from, StageEgress))
@@ -74,8 +75,8 @@ func (line waypoints) pointsOf(from, to end, via *corev1.Service, f *analysis.Fl
 		}
 		if to.ref != (policy.EntityRef{}) {
 			o := asked(where)
-			if o == policy.OutcomeNative && !to.isCloudVM() {
-				o = policy.OutcomeAllow
+			if o == evaluate.OutcomeNative && !to.isCloudVM() {
+				o = evaluate.OutcomeAllow
 			}
 			if string(o) != ifEnforced(f.Ingress).Outcome {
 				p.Otherwise = string(o)
@@ -207,7 +208,7 @@ func (line waypoints) unguarded(f *analysis.Flow) {
 }
 
 // seenFrom is a source as a destination sees it that is another than the one that sends.
-func (e end) seenFrom(like netip.Addr) policy.Endpoint {
+func (e end) seenFrom(like netip.Addr) evaluate.Endpoint {
 	for _, a := range e.addresses {
 		if !like.IsValid() || a.Is4() == like.Is4() {
 			return e.endpoint(a)

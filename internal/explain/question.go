@@ -10,6 +10,7 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // Question is what is asked: about the first packet of a connection. Its texts are as people write
@@ -69,8 +70,8 @@ func (c *Computation) Answer(q Question) (*analysis.FlowAnswer, error) {
 }
 
 // flow is the flow asked about, without its ends.
-func (q Question) flow(to end) (policy.Flow, error) {
-	flow := policy.Flow{Protocol: policy.Protocol(strings.ToUpper(q.Protocol)), SourcePort: q.SourcePort}
+func (q Question) flow(to end) (evaluate.Flow, error) {
+	flow := evaluate.Flow{Protocol: policy.Protocol(strings.ToUpper(q.Protocol)), SourcePort: q.SourcePort}
 	switch flow.Protocol {
 	case policy.TCP, policy.UDP, policy.SCTP:
 	case policy.ICMP, icmpv6:
@@ -104,7 +105,7 @@ func (q Question) flow(to end) (policy.Flow, error) {
 const icmpv6 policy.Protocol = "ICMPV6"
 
 // igmp sets what a flow has of IGMP.
-func (q Question) igmp(flow *policy.Flow) error {
+func (q Question) igmp(flow *evaluate.Flow) error {
 	if q.IGMPType == 0 {
 		return wrong("igmp-type", " is missing: want the IGMP type, such as 0x11 for a query or 0x16 for a report")
 	}
@@ -122,7 +123,7 @@ func (q Question) igmp(flow *policy.Flow) error {
 
 // packets are what is asked about: one for every pair of addresses of the two ends that are of one
 // family and can carry the protocol. An end without any address stands for itself.
-func (c *Computation) packets(q Question, from, to end, flow policy.Flow) ([]passage, error) {
+func (c *Computation) packets(q Question, from, to end, flow evaluate.Flow) ([]passage, error) {
 	only6, only4 := strings.EqualFold(q.Protocol, string(icmpv6)), flow.Protocol == policy.IGMP
 	var out []passage
 	family := false
@@ -153,7 +154,7 @@ func (c *Computation) packets(q Question, from, to end, flow policy.Flow) ([]pas
 
 // explain asks about every packet. If they are treated alike, as nearly always, there is one
 // answer.
-func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage) (*analysis.FlowAnswer, error) {
+func (c *Computation) explain(from, to end, flow evaluate.Flow, packets []passage) (*analysis.FlowAnswer, error) {
 	through, note, err := c.services().throughService(to, flow)
 	if err != nil {
 		return nil, err
@@ -183,12 +184,12 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 }
 
 // evaluator answers for flows as the enforcers of the policies decide.
-func (c *Computation) evaluator() *policy.Evaluator {
-	return policy.NewEvaluator(c.Listing).WithServices(c.services().mayLead).WithDelegated(c.clouds.DelegatedTo)
+func (c *Computation) evaluator() *evaluate.Evaluator {
+	return evaluate.New(c.Listing).WithServices(c.services().mayLead).WithDelegated(c.clouds.DelegatedTo)
 }
 
 // evaluated is what policies want at each end, of the packet as it is seen there.
-func evaluated(evaluator *policy.Evaluator, p passage) policy.Verdict {
+func evaluated(evaluator *evaluate.Evaluator, p passage) evaluate.Verdict {
 	v := evaluator.Evaluate(p.sent)
 	if p.come != p.sent {
 		v.Ingress = evaluator.Evaluate(p.come).Ingress
@@ -197,7 +198,7 @@ func evaluated(evaluator *policy.Evaluator, p passage) policy.Verdict {
 }
 
 // explainThrough asks about a packet to a Service at every backend that it may be handed to.
-func (c *Computation) explainThrough(out *answering, evaluator *policy.Evaluator, via *frontend, from end, to passage) {
+func (c *Computation) explainThrough(out *answering, evaluator *evaluate.Evaluator, via *frontend, from end, to passage) {
 	family := to.dst.Addr
 	if !family.IsValid() {
 		family = to.src.Addr

@@ -19,11 +19,12 @@ import (
 	"github.com/nephele-io/nephele/internal/explain/placement"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
 // RuleOf is a rule as answers show it.
-func RuleOf(r policy.RuleRef) analysis.Rule { return explainRule(r) }
+func RuleOf(r evaluate.RuleRef) analysis.Rule { return explainRule(r) }
 
 // World is who reaches whom according to a Computation.
 type World struct {
@@ -254,7 +255,7 @@ func (b *worldBuilder) strangers() {
 			case n.Description != "":
 				name = "cloud/" + n.ID + " (" + n.Description + ")"
 			}
-			b.nic(reach.Endpoint{Name: name, Semantics: policy.VMSemantics, Grouped: true}, n, s.Region)
+			b.nic(reach.Endpoint{Name: name, Semantics: evaluate.VMSemantics, Grouped: true}, n, s.Region)
 		}
 	}
 }
@@ -462,7 +463,7 @@ func (w *World) Rule(r analysis.Rule) analysis.Rule { return w.computation.Rule(
 func (w *World) Policy(p analysis.Policy) analysis.Policy { return w.computation.Policy(p) }
 
 // Sees is told at Rule.
-func (w *World) Sees(r policy.RuleRef) bool { return w.computation.Visible(r) }
+func (w *World) Sees(r evaluate.RuleRef) bool { return w.computation.Visible(r) }
 
 // SeesAll is told at Rule.
 func (w *World) SeesAll() bool { return w.computation.view == nil }

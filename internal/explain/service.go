@@ -14,6 +14,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // frontend is a port of a Service, as a flow reaches it.
@@ -104,7 +105,7 @@ func addressesOf(s *corev1.Service) []netip.Addr {
 
 // throughService finds the Service that a flow is sent to. The note tells of one that has the
 // address, but not the port.
-func (svc services) throughService(to end, f policy.Flow) (through *frontend, note string, err error) {
+func (svc services) throughService(to end, f evaluate.Flow) (through *frontend, note string, err error) {
 	if to.service != nil {
 		if i := slices.IndexFunc(to.service.Spec.Ports, func(p corev1.ServicePort) bool { return serves(&p, f) }); i >= 0 && balanced(to.service) {
 			return &frontend{to.service, &to.service.Spec.Ports[i]}, "", nil
@@ -135,11 +136,11 @@ func (svc services) throughService(to end, f policy.Flow) (through *frontend, no
 	return nil, note, nil
 }
 
-func serves(p *corev1.ServicePort, f policy.Flow) bool {
+func serves(p *corev1.ServicePort, f evaluate.Flow) bool {
 	return portProtocol(p) == f.Protocol && p.Port == int32(f.Port)
 }
 
-func flowText(f policy.Flow) string {
+func flowText(f evaluate.Flow) string {
 	if f.Protocol == policy.ICMP || f.Protocol == policy.IGMP {
 		return string(f.Protocol)
 	}
@@ -285,7 +286,7 @@ func targetPort(p *corev1.ServicePort, named []policy.NamedPort) uint16 {
 
 // mayLead reports whether a packet to the end may have been sent to the Service, if the user does
 // not say by which address it goes. It is what the evaluator is given to judge toServices.
-func (svc services) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
+func (svc services) mayLead(name policy.NamespacedName, f *evaluate.Flow) bool {
 	s := svc.service(name)
 	switch {
 	case s == nil:

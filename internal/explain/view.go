@@ -5,6 +5,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain/placement"
 	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // For returns the computation as a caller may see it: without the entities that the caller may not
@@ -33,6 +34,6 @@ func (c *Computation) Rule(r analysis.Rule) analysis.Rule { return c.view.Rule(r
 func (c *Computation) Policy(p analysis.Policy) analysis.Policy { return c.view.Policy(p) }
 
 // Visible reports whether the policy of a rule may be seen.
-func (c *Computation) Visible(r policy.RuleRef) bool {
+func (c *Computation) Visible(r evaluate.RuleRef) bool {
 	return !c.Policy(explainPolicy(r.Policy)).Hidden
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/explain/placement"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
@@ -414,8 +415,8 @@ func (w *drawnWorld) policy(i int) {
 }
 
 // services are those that are asked about.
-func drawnServices() map[string]policy.Flow {
-	return map[string]policy.Flow{
+func drawnServices() map[string]evaluate.Flow {
+	return map[string]evaluate.Flow{
 		"tcp 80": {Protocol: policy.TCP, Port: 80}, "tcp 22": {Protocol: policy.TCP, Port: 22}, "tcp 101": {Protocol: policy.TCP, Port: 101},
 		"udp 53": {Protocol: policy.UDP, Port: 53}, "icmp": {Protocol: policy.ICMP, ICMPType: EchoRequest},
 	}

@@ -39,31 +39,31 @@ func JoinErrors(errs []FieldError) string {
 	return strings.Join(parts, "; ")
 }
 
-// errorList collects field errors while an input is compiled.
-type errorList struct{ list []FieldError }
+// ErrorList collects field errors while an input is compiled.
+type ErrorList struct{ List []FieldError }
 
-func (l *errorList) add(field, value, want string) {
-	l.list = append(l.list, FieldError{Field: field, Value: value, Want: want})
+func (l *ErrorList) Add(field, value, want string) {
+	l.List = append(l.List, FieldError{Field: field, Value: value, Want: want})
 }
 
-// given adds an error that no single value is at fault of.
-func (l *errorList) given(field, given, want string) {
-	l.list = append(l.list, FieldError{Field: field, Given: given, Want: want})
+// Given adds an error that no single value is at fault of.
+func (l *ErrorList) Given(field, given, want string) {
+	l.List = append(l.List, FieldError{Field: field, Given: given, Want: want})
 }
 
 // Paths say where in an input something is. Most inputs are right: an empty path stays empty, so
 // that nothing is spelled until there is something to tell.
 
-// indexed names an element of a list field.
-func indexed(field string, i int) string {
+// Indexed names an element of a list field.
+func Indexed(field string, i int) string {
 	if field == "" {
 		return ""
 	}
 	return field + "[" + strconv.Itoa(i) + "]"
 }
 
-// below names a field of a field; it begins with a dot.
-func below(field, name string) string {
+// Below names a field of a field; it begins with a dot.
+func Below(field, name string) string {
 	if field == "" {
 		return ""
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
@@ -16,7 +18,7 @@ import (
 // on one port each, an office on another, and it may reach three others and the resolver.
 func estate(n int) (*policy.Listing, []reach.Endpoint) {
 	const apps, perNamespace = 250, 10
-	e := policy.New(policy.Options{})
+	e := compute.New(compute.Options{})
 	namespace := func(app int) string { return fmt.Sprintf("team-%d", app/perNamespace) }
 	app := func(i int) *policy.Selector {
 		return &policy.Selector{MatchLabels: map[string]string{"app": fmt.Sprint(i % apps)}}
@@ -52,7 +54,7 @@ func estate(n int) (*policy.Listing, []reach.Endpoint) {
 			Host: "cloud/team-0/aws",
 		}
 		e.PutEntity(x)
-		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: x.Name, Addresses: x.Addresses, Semantics: policy.VMSemantics, Grouped: true})
+		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: x.Name, Addresses: x.Addresses, Semantics: evaluate.VMSemantics, Grouped: true})
 	}
 	e.Commit()
 	return e.Listing(), ends

@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // outcomes is a set of outcomes.
@@ -33,12 +34,12 @@ func outcomeOf(a policy.Action) outcomes {
 }
 
 // list returns the outcomes, sorted by name.
-func (o outcomes) list() []policy.Outcome {
-	var out []policy.Outcome
+func (o outcomes) list() []evaluate.Outcome {
+	var out []evaluate.Outcome
 	for _, x := range []struct {
 		bit  outcomes
-		name policy.Outcome
-	}{{allow, policy.OutcomeAllow}, {drop, policy.OutcomeDrop}, {native, policy.OutcomeNative}, {reject, policy.OutcomeReject}} {
+		name evaluate.Outcome
+	}{{allow, evaluate.OutcomeAllow}, {drop, evaluate.OutcomeDrop}, {native, evaluate.OutcomeNative}, {reject, evaluate.OutcomeReject}} {
 		if o&x.bit != 0 {
 			out = append(out, x.name)
 		}
@@ -47,11 +48,11 @@ func (o outcomes) list() []policy.Outcome {
 }
 
 // outcome is the one outcome of the set, or Unknown.
-func (o outcomes) outcome() policy.Outcome {
+func (o outcomes) outcome() evaluate.Outcome {
 	if list := o.list(); len(list) == 1 {
 		return list[0]
 	}
-	return policy.OutcomeUnknown
+	return evaluate.OutcomeUnknown
 }
 
 // class is what one direction of endpoints with equal treatment has in common.
@@ -61,7 +62,7 @@ type class struct {
 	rules     []int
 	index     *serviceIndex
 	set       int
-	semantics policy.Semantics
+	semantics evaluate.Semantics
 	// ports are the named ports of the endpoints, where a rule looks at them.
 	ports []policy.NamedPort
 	// region is that of the security groups which enforce the rules, if some of their peers have
@@ -79,7 +80,7 @@ func (p *policies) class(d policy.Direction, e *Endpoint) class {
 	}
 	s := p.ruleSet(d, p.groups[e.EntityRef])
 	c.rules, c.set, c.byKubernetes = s.rules, s.number, s.kubernetes
-	c.isolated = s.kubernetes || e.Semantics == policy.VMSemantics && s.allows
+	c.isolated = s.kubernetes || e.Semantics == evaluate.VMSemantics && s.allows
 	if s.named && d == policy.Ingress {
 		c.ports = e.Ports
 	}
@@ -165,7 +166,7 @@ type part struct {
 // noRule is where the default decides, or where several rules may.
 const noRule = -1
 
-// region is a part on its way: see policy.Evaluator, whose states these are.
+// region is a part on its way: see evaluate.Evaluator, whose states these are.
 type region struct {
 	peers           addrset.Set
 	inTiers, passed bool

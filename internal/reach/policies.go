@@ -9,9 +9,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
-// The stages of evaluation, as policy.CompareRules orders them.
+// The stages of evaluation, as evaluate.CompareRules orders them.
 type stage uint8
 
 const (
@@ -24,7 +25,7 @@ const (
 type rule struct {
 	policy *policy.ComputedPolicy
 	rule   *policy.ComputedRule
-	// index is policy.RuleRef.Index.
+	// index is evaluate.RuleRef.Index.
 	index   int
 	stage   stage
 	traffic traffic
@@ -105,14 +106,14 @@ func newPolicies(l *policy.Listing, delegated map[policy.EntityRef]Delegation) *
 				if r.rule.Action == "" {
 					r.index = -1
 				}
-			case *c.TierPriority >= policy.BaselineTierPriority:
+			case *c.TierPriority >= evaluate.BaselineTierPriority:
 				r.stage = stageBaseline
 			}
 			r.setPeers(groups, peers)
 			p.rules = append(p.rules, r)
 		}
 	}
-	slices.SortStableFunc(p.rules, func(a, b rule) int { return policy.CompareRules(a.policy, a.rule, b.policy, b.rule) })
+	slices.SortStableFunc(p.rules, func(a, b rule) int { return evaluate.CompareRules(a.policy, a.rule, b.policy, b.rule) })
 	for i := range p.rules {
 		for _, g := range p.rules[i].appliedTo() {
 			p.applied[g] = append(p.applied[g], i)
@@ -298,8 +299,8 @@ func (r *rule) names(s flow.Service) bool {
 }
 
 // ref is the rule as answers name it.
-func (r *rule) ref() *policy.RuleRef {
-	out := &policy.RuleRef{Policy: r.policy.Source, Direction: r.rule.Direction, Rule: r.rule, Index: r.index, TierPriority: 251}
+func (r *rule) ref() *evaluate.RuleRef {
+	out := &evaluate.RuleRef{Policy: r.policy.Source, Direction: r.rule.Direction, Rule: r.rule, Index: r.index, TierPriority: 251}
 	if r.policy.TierPriority != nil {
 		out.TierPriority = *r.policy.TierPriority
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // Party is one side of a question: endpoints, and addresses that no endpoint has.
@@ -60,7 +61,7 @@ type Decision struct {
 	Outcome Outcome
 	Cause
 	// Passed are the Pass rules on the way.
-	Passed []*policy.RuleRef
+	Passed []*evaluate.RuleRef
 }
 
 // Side is one end of Flows: endpoints, or addresses that no endpoint has.

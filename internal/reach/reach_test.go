@@ -12,6 +12,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 	"github.com/nephele-io/nephele/internal/reach"
 )
@@ -21,7 +23,7 @@ import (
 func randomWorld(seed uint64, objects int) (*policy.Listing, []reach.Endpoint) {
 	r := rand.New(rand.NewPCG(seed, 21))
 	draw := policytest.Draw(r.IntN)
-	e, w := policy.New(policy.Options{}), policytest.NewWorld()
+	e, w := compute.New(compute.Options{}), policytest.NewWorld()
 	for range objects {
 		o := draw.Object()
 		policytest.Put(e, o)
@@ -35,7 +37,7 @@ func randomWorld(seed uint64, objects int) (*policy.Listing, []reach.Endpoint) {
 		}
 		end := reach.Endpoint{EntityRef: x.EntityRef, Name: fmt.Sprint(x.EntityRef), Addresses: x.Addresses, Ports: x.Ports, Host: x.Host}
 		if x.Kind == policy.KindExternalEntity {
-			end.Semantics, end.Grouped = policy.VMSemantics, true
+			end.Semantics, end.Grouped = evaluate.VMSemantics, true
 		}
 		for i := range end.Ports {
 			if end.Ports[i].Protocol == "" {
@@ -49,41 +51,41 @@ func randomWorld(seed uint64, objects int) (*policy.Listing, []reach.Endpoint) {
 }
 
 // packet is a random flow, in the words of both evaluators.
-func packet(r *rand.Rand, v6 bool) (policy.Flow, flow.Service) {
+func packet(r *rand.Rand, v6 bool) (evaluate.Flow, flow.Service) {
 	port := uint16(79 + r.IntN(5))
 	switch r.IntN(8) {
 	case 0:
-		return policy.Flow{Protocol: policy.UDP, Port: port}, reach.Service(cloud.UDP, int(port))
+		return evaluate.Flow{Protocol: policy.UDP, Port: port}, reach.Service(cloud.UDP, int(port))
 	case 1:
 		kind, code := uint8(8*r.IntN(2)), uint8(r.IntN(2))
 		number := cloud.ICMP
 		if v6 {
 			number = cloud.ICMPv6
 		}
-		return policy.Flow{Protocol: policy.ICMP, ICMPType: kind, ICMPCode: code}, reach.Service(number, int(kind)<<8|int(code))
+		return evaluate.Flow{Protocol: policy.ICMP, ICMPType: kind, ICMPCode: code}, reach.Service(number, int(kind)<<8|int(code))
 	case 2:
-		return policy.Flow{Protocol: policy.SCTP, Port: port}, reach.Service(cloud.SCTP, int(port))
+		return evaluate.Flow{Protocol: policy.SCTP, Port: port}, reach.Service(cloud.SCTP, int(port))
 	case 3:
-		return policy.Flow{Protocol: "GRE"}, reach.Service(47, -1)
+		return evaluate.Flow{Protocol: "GRE"}, reach.Service(47, -1)
 	}
-	return policy.Flow{Protocol: policy.TCP, Port: port}, reach.Service(cloud.TCP, int(port))
+	return evaluate.Flow{Protocol: policy.TCP, Port: port}, reach.Service(cloud.TCP, int(port))
 }
 
 // expected is what the evaluator of single flows says, in the words of this package.
-func expected(v policy.Verdict, f policy.Flow) reach.Outcome {
+func expected(v evaluate.Verdict, f evaluate.Flow) reach.Outcome {
 	for _, x := range []struct {
-		d  *policy.Decision
-		at policy.Endpoint
+		d  *evaluate.Decision
+		at evaluate.Endpoint
 	}{{&v.Egress, f.Source}, {&v.Ingress, f.Destination}} {
-		if x.at.Semantics == policy.VMSemantics && x.d.Exempt == "" {
+		if x.at.Semantics == evaluate.VMSemantics && x.d.Exempt == "" {
 			continue
 		}
-		if x.d.Outcome == policy.OutcomeNative {
-			x.d.Outcome = policy.OutcomeAllow
+		if x.d.Outcome == evaluate.OutcomeNative {
+			x.d.Outcome = evaluate.OutcomeAllow
 		}
 		for i, o := range x.d.Possible {
-			if o == policy.OutcomeNative {
-				x.d.Possible[i] = policy.OutcomeAllow
+			if o == evaluate.OutcomeNative {
+				x.d.Possible[i] = evaluate.OutcomeAllow
 			}
 		}
 		slices.Sort(x.d.Possible)
@@ -103,19 +105,19 @@ func TestAgainstEvaluator(t *testing.T) {
 		listing, ends := randomWorld(seed, 70)
 		w := reach.New(reach.Input{Listing: listing, Endpoints: ends})
 		all := w.Reach(reach.Question{From: reach.Everybody(), To: reach.Everybody(), Refused: true})
-		evaluator := policy.NewEvaluator(listing)
+		evaluator := evaluate.New(listing)
 		r := rand.New(rand.NewPCG(seed, 22))
-		pick := func() (*reach.Endpoint, policy.Endpoint) {
+		pick := func() (*reach.Endpoint, evaluate.Endpoint) {
 			i := r.IntN(len(ends) + 1)
 			if i == len(ends) {
 				a := netip.MustParseAddr([]string{"10.0.0.4", "192.0.2.1", "172.16.3.4", "2001:db8::99"}[r.IntN(4)])
 				if slices.ContainsFunc(ends, func(e reach.Endpoint) bool { return slices.Contains(e.Addresses, a) }) {
-					return nil, policy.Endpoint{}
+					return nil, evaluate.Endpoint{}
 				}
-				return nil, policy.Endpoint{Addr: a}
+				return nil, evaluate.Endpoint{Addr: a}
 			}
 			e := &ends[i]
-			return e, policy.Endpoint{EntityRef: e.EntityRef, Addr: e.Addresses[r.IntN(len(e.Addresses))], Semantics: e.Semantics}
+			return e, evaluate.Endpoint{EntityRef: e.EntityRef, Addr: e.Addresses[r.IntN(len(e.Addresses))], Semantics: e.Semantics}
 		}
 		for range 200 {
 			from, source := pick()
@@ -126,7 +128,7 @@ func TestAgainstEvaluator(t *testing.T) {
 			f, s := packet(r, source.Addr.Is6())
 			f.Source, f.Destination, f.Direct = source, destination, true
 			verdict := evaluator.Evaluate(f)
-			if verdict.Egress.Exempt == policy.ExemptItself {
+			if verdict.Egress.Exempt == evaluate.ExemptItself {
 				continue // two endpoints with one address
 			}
 			var found []reach.Flows
@@ -145,8 +147,8 @@ func TestAgainstEvaluator(t *testing.T) {
 				t.Fatalf("seed %d: %+v (%v): %s, want %s (%+v; told as %+v)", seed, f, s, got.Outcome, want, verdict, got)
 			}
 			for _, x := range []struct {
-				got  *policy.RuleRef
-				want *policy.RuleRef
+				got  *evaluate.RuleRef
+				want *evaluate.RuleRef
 			}{{got.Egress.Rule, verdict.Egress.By}, {got.Ingress.Rule, verdict.Ingress.By}} {
 				if (x.got == nil) != (x.want == nil) || x.got != nil && (x.got.Rule != x.want.Rule || x.got.Index != x.want.Index) {
 					t.Fatalf("seed %d: %+v: decided by %+v, want %+v", seed, f, x.got, x.want)

@@ -8,14 +8,15 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // RuleUse says what a rule of a policy is good for.
 type RuleUse struct {
-	policy.RuleRef
+	evaluate.RuleRef
 	Use Use
 	// By are, for Shadowed and Skipped, the rules that leave it nothing, in order.
-	By []policy.RuleRef
+	By []evaluate.RuleRef
 	// Applies counts the entities that the rule applies to.
 	Applies int
 }
@@ -215,7 +216,7 @@ func (w *World) use(r *rule, f *finding) Use {
 	return PeersNobody
 }
 
-func compareRefs(a, b policy.RuleRef) int {
+func compareRefs(a, b evaluate.RuleRef) int {
 	return cmp.Or(
 		cmp.Compare(a.TierPriority, b.TierPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Index, b.Index),
 		cmp.Compare(a.Policy.Name, b.Policy.Name), cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
@@ -226,9 +227,9 @@ func compareRefs(a, b policy.RuleRef) int {
 // would decide otherwise.
 type Override struct {
 	// Winner decides, or is a Pass rule after which the loser is not asked.
-	Winner policy.RuleRef
+	Winner evaluate.RuleRef
 	// Loser is the rule that would have decided.
-	Loser policy.RuleRef
+	Loser evaluate.RuleRef
 	// Skips tells that the winner is a Pass rule.
 	Skips bool
 	// Endpoints are those at which it happens, and Peers the other ends.
@@ -307,14 +308,14 @@ type EffectiveDirection struct {
 
 // EffectiveRule is a rule that applies to an endpoint.
 type EffectiveRule struct {
-	policy.RuleRef
+	evaluate.RuleRef
 	// Peers are the addresses at the other end now. Names are domain names besides.
 	Peers addrset.Set
 	Names []string
 	// Decides tells that the rule decides something at this endpoint, or passes it on; By are
 	// otherwise the rules that leave it nothing.
 	Decides bool
-	By      []policy.RuleRef
+	By      []evaluate.RuleRef
 }
 
 // Traffic says in words what the rule matches besides its peers.
@@ -342,7 +343,7 @@ func (w *World) effective(half int, e *Endpoint) EffectiveDirection {
 	}
 	for _, i := range k.rules {
 		r := &w.policies.rules[i]
-		if r.stage == stageKubernetes || k.semantics == policy.VMSemantics && r.rule.Action == policy.Allow {
+		if r.stage == stageKubernetes || k.semantics == evaluate.VMSemantics && r.rule.Action == policy.Allow {
 			if !slices.Contains(d.IsolatedBy, r.policy.Source) {
 				d.IsolatedBy = append(d.IsolatedBy, r.policy.Source)
 			}

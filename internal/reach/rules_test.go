@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
@@ -33,7 +35,7 @@ func TestUselessRulesDecideNothing(t *testing.T) {
 				t.Fatalf("seed %d: %+v is shadowed by nothing", seed, u.RuleRef)
 			}
 		}
-		evaluator := policy.NewEvaluator(listing)
+		evaluator := evaluate.New(listing)
 		r := rand.New(rand.NewPCG(seed, 23))
 		for range 300 {
 			if len(ends) == 0 {
@@ -45,8 +47,8 @@ func TestUselessRulesDecideNothing(t *testing.T) {
 			}
 			f, _ := packet(r, false)
 			f.Direct = true
-			near := policy.Endpoint{EntityRef: one.EntityRef, Addr: one.Addresses[0], Semantics: one.Semantics}
-			far := policy.Endpoint{Addr: other}
+			near := evaluate.Endpoint{EntityRef: one.EntityRef, Addr: one.Addresses[0], Semantics: one.Semantics}
+			far := evaluate.Endpoint{Addr: other}
 			f.Source, f.Destination = near, far
 			if r.IntN(2) == 0 {
 				f.Source, f.Destination = far, near
@@ -55,7 +57,7 @@ func TestUselessRulesDecideNothing(t *testing.T) {
 				continue
 			}
 			v := evaluator.Evaluate(f)
-			for _, d := range []policy.Decision{v.Egress, v.Ingress} {
+			for _, d := range []evaluate.Decision{v.Egress, v.Ingress} {
 				refs := slices.Concat(d.Passed, d.Uncertain)
 				if d.By != nil {
 					refs = append(refs, *d.By)
@@ -80,7 +82,7 @@ func TestUselessRulesDecideNothing(t *testing.T) {
 // lab computes a few policies over two VMs, web and db, and a Pod.
 func lab(t *testing.T, policies ...policy.Policy) (*reach.World, []reach.Endpoint) {
 	t.Helper()
-	e := policy.New(policy.Options{})
+	e := compute.New(compute.Options{})
 	e.PutNamespace(policy.Namespace{Name: "shop", Labels: map[string]string{"kubernetes.io/metadata.name": "shop"}})
 	var ends []reach.Endpoint
 	for i, name := range []string{"web", "db"} {
@@ -89,7 +91,7 @@ func lab(t *testing.T, policies ...policy.Policy) (*reach.World, []reach.Endpoin
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(10 + i)})}, Host: "cloud/shop/aws",
 		}
 		e.PutEntity(x)
-		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: name, Addresses: x.Addresses, Semantics: policy.VMSemantics, Grouped: true})
+		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: name, Addresses: x.Addresses, Semantics: evaluate.VMSemantics, Grouped: true})
 	}
 	pod := policy.Entity{
 		EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "shop", Name: "pod"}, Labels: map[string]string{"app": "pod"},

@@ -10,12 +10,14 @@ import (
 
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
 // wide is a world of a few Pods under two policies, one of n rules for ingress and one for egress.
 func wide(n int, rule func(i int) (cidr string, from, to int)) *reach.World {
-	e := policy.New(policy.Options{})
+	e := compute.New(compute.Options{})
 	e.PutNamespace(policy.Namespace{Name: "shop"})
 	var rules []policy.Rule
 	for i := range n {
@@ -32,7 +34,7 @@ func wide(n int, rule func(i int) (cidr string, from, to int)) *reach.World {
 	for i := range 4 {
 		x := policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "shop", Name: fmt.Sprint("web-", i)}, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i), 5})}, Host: "n1"}
 		e.PutEntity(x)
-		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: x.Name, Addresses: x.Addresses, Semantics: policy.PodSemantics})
+		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: x.Name, Addresses: x.Addresses, Semantics: evaluate.PodSemantics})
 	}
 	e.Commit()
 	return reach.New(reach.Input{Listing: e.Listing(), Endpoints: ends})

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // Endpoint is somebody with addresses whose traffic is asked about: an entity, or an interface in a
@@ -26,7 +27,7 @@ type Endpoint struct {
 	// Blocks are addresses that a cloud has delegated to the interface in whole blocks.
 	Blocks    addrset.Set
 	Ports     []policy.NamedPort
-	Semantics policy.Semantics
+	Semantics evaluate.Semantics
 	// Host is the Node of a Pod.
 	Host string
 	// Interface is the id of the interface in the cloud that the addresses belong to; empty if they
@@ -253,7 +254,7 @@ func (o Outcome) Passes() bool { return o == Allow }
 // an address that is no one's, or a Pod, Node or host that no policy isolates in the direction.
 type Cause struct {
 	// Rule is the deciding rule of a policy.
-	Rule *policy.RuleRef
+	Rule *evaluate.RuleRef
 	// Isolated tells that the direction is isolated and no rule allows the flow.
 	Isolated bool
 	// Openings is whose Openings allow it.
@@ -369,8 +370,8 @@ func cloudDirection(d policy.Direction) cloud.Direction {
 	return cloud.Ingress
 }
 
-// together is what the sender sees: see policy.Verdict.Together. Here a Native that no one filters
-// is Allow already.
+// together is what the sender sees: see evaluate.Verdict.Together. Here a Native that no one
+// filters is Allow already.
 func together(egress, ingress outcomes) Outcome {
 	var ends outcomes
 	passing := egress & (allow | native)

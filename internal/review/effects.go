@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 const (
@@ -97,7 +98,7 @@ func effectOn(before, after *explain.Computation, e *v1alpha1.FlowEffect) string
 	}
 	accepted := e.Seen == "Allow"
 	drops := func(verdict string) bool {
-		return verdict == string(policy.OutcomeDrop) || verdict == string(policy.OutcomeReject)
+		return verdict == string(evaluate.OutcomeDrop) || verdict == string(evaluate.OutcomeReject)
 	}
 	switch {
 	case was.Wanted == will.Wanted:
@@ -105,10 +106,10 @@ func effectOn(before, after *explain.Computation, e *v1alpha1.FlowEffect) string
 	case drops(will.Wanted) && accepted:
 		e.By = decides(will)
 		return v1alpha1.EffectCut
-	case will.Wanted == string(policy.OutcomeAllow) && !accepted, will.Wanted == string(policy.OutcomeNative) && drops(was.Wanted) && !accepted:
+	case will.Wanted == string(evaluate.OutcomeAllow) && !accepted, will.Wanted == string(evaluate.OutcomeNative) && drops(was.Wanted) && !accepted:
 		e.By = decides(will)
 		return v1alpha1.EffectOpened
-	case drops(will.Wanted), will.Wanted == string(policy.OutcomeAllow):
+	case drops(will.Wanted), will.Wanted == string(evaluate.OutcomeAllow):
 		return v1alpha1.EffectNone // as it was seen
 	}
 	return v1alpha1.EffectUnknown
@@ -151,7 +152,7 @@ func decides(x *v1alpha1.FlowAnswer) v1alpha1.EffectCause {
 		} else if len(d.IsolatedBy) > 0 {
 			out = v1alpha1.EffectCause{IsolatedBy: d.IsolatedBy}
 		}
-		if o := policy.Outcome(d.Outcome); o == policy.OutcomeDrop || o == policy.OutcomeReject {
+		if o := evaluate.Outcome(d.Outcome); o == evaluate.OutcomeDrop || o == evaluate.OutcomeReject {
 			return out
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 	"github.com/nephele-io/nephele/internal/review"
 	"github.com/nephele-io/nephele/internal/seed"
@@ -25,7 +27,7 @@ import (
 func randomComputation(seed uint64, objects int) *explain.Computation {
 	r := rand.New(rand.NewPCG(seed, 22))
 	draw := policytest.Draw(r.IntN)
-	e, w := policy.New(policy.Options{}), policytest.NewWorld()
+	e, w := compute.New(compute.Options{}), policytest.NewWorld()
 	for range objects {
 		o := draw.Object()
 		policytest.Put(e, o)
@@ -168,7 +170,7 @@ func TestNothingHiddenIsTold(t *testing.T) {
 					t.Fatalf("%s: %+v: an end that is hidden is told: %s", name, q, text(t, got))
 				}
 				// That it is the Pod's own Node, which is always let in, is not told either.
-				if o := got.Ingress.Outcome; o != want.Ingress.Outcome && o != string(policy.OutcomeUnknown) && want.Ingress.Default != string(policy.ExemptOwnNode) {
+				if o := got.Ingress.Outcome; o != want.Ingress.Outcome && o != string(evaluate.OutcomeUnknown) && want.Ingress.Default != string(evaluate.ExemptOwnNode) {
 					t.Fatalf("%s: %+v: %s, %+v; one who sees everything is told %+v", name, q, got.Verdict, got.Ingress, want.Ingress)
 				}
 			}
@@ -358,7 +360,7 @@ func TestTwoWorldsAreOne(t *testing.T) {
 			}
 		}
 		build := func(replace bool) *explain.Computation {
-			e, w := policy.New(policy.Options{}), policytest.NewWorld()
+			e, w := compute.New(compute.Options{}), policytest.NewWorld()
 			put := func(o policytest.Object) {
 				policytest.Put(e, o)
 				w.Put(o)

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain/classes"
 	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/review"
 	"github.com/nephele-io/nephele/internal/seed"
@@ -84,7 +85,7 @@ func holds(e v1alpha1.MapEdge, protocol, port int) bool {
 // estate is n machines of 250 apps in 25 Namespaces, each with a policy of six rules.
 func estate(n int, port int32) *explain.World {
 	const apps, perNamespace = 250, 10
-	e := policy.New(policy.Options{})
+	e := compute.New(compute.Options{})
 	namespace := func(app int) string { return fmt.Sprintf("team-%d", app/perNamespace) }
 	app := func(i int) *policy.Selector {
 		return &policy.Selector{MatchLabels: map[string]string{"app": fmt.Sprint(i % apps)}}

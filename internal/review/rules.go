@@ -8,6 +8,7 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
 )
 
@@ -109,7 +110,7 @@ func effectiveOf(w *explain.World, d reach.EffectiveDirection) v1alpha1.Effectiv
 	return out
 }
 
-func rulesOf(w *explain.World, refs []policy.RuleRef) (out []v1alpha1.Rule) {
+func rulesOf(w *explain.World, refs []evaluate.RuleRef) (out []v1alpha1.Rule) {
 	for _, r := range refs {
 		out = append(out, ruleOf(w, r))
 	}
@@ -117,7 +118,7 @@ func rulesOf(w *explain.World, refs []policy.RuleRef) (out []v1alpha1.Rule) {
 }
 
 // ruleOf is a rule as it may be seen. Without a world everything may be.
-func ruleOf(w *explain.World, ref policy.RuleRef) v1alpha1.Rule {
+func ruleOf(w *explain.World, ref evaluate.RuleRef) v1alpha1.Rule {
 	r := explain.RuleOf(ref)
 	if w == nil {
 		return r

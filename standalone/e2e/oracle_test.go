@@ -15,6 +15,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -86,8 +88,8 @@ func (o oracle) copy() oracle {
 }
 
 // evaluator computes the policies from scratch.
-func (o oracle) evaluator() (*policy.Evaluator, error) {
-	e := policy.New(policy.Options{})
+func (o oracle) evaluator() (*evaluate.Evaluator, error) {
+	e := compute.New(compute.Options{})
 	for _, n := range o.namespaces {
 		e.PutNamespace(convert.Namespace(n))
 	}
@@ -111,7 +113,7 @@ func (o oracle) evaluator() (*policy.Evaluator, error) {
 	if d := e.Commit(); len(d.Problems) > 0 {
 		return nil, fmt.Errorf("the policies of the test have problems: %+v", d.Problems)
 	}
-	return policy.NewEvaluator(e.Listing()), nil
+	return evaluate.New(e.Listing()), nil
 }
 
 // nativeWorld is the cloud as it would be had Nephele never touched an interface.
@@ -133,15 +135,15 @@ func (o oracle) nativeWorld(s aws.State) (*world.World, error) {
 }
 
 // endpoint is an end as the policy engine sees it.
-func (o oracle) endpoint(e end) policy.Endpoint {
-	p := policy.Endpoint{Addr: e.addr}
+func (o oracle) endpoint(e end) evaluate.Endpoint {
+	p := evaluate.Endpoint{Addr: e.addr}
 	if e.vm == "" {
 		return p
 	}
 	for _, x := range o.entities {
 		if x.Name == cloudv1.EntityNamePrefix+e.vm {
 			p.EntityRef = policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: x.Namespace, Name: x.Name}
-			p.Semantics = policy.VMSemantics
+			p.Semantics = evaluate.VMSemantics
 		}
 	}
 	return p
@@ -164,7 +166,7 @@ func (o oracle) expect(s aws.State, flows []flow) ([]bool, error) {
 		if err != nil {
 			continue
 		}
-		v := eval.Evaluate(policy.Flow{Source: o.endpoint(f.src), Destination: o.endpoint(f.dst),
+		v := eval.Evaluate(evaluate.Flow{Source: o.endpoint(f.src), Destination: o.endpoint(f.dst),
 			Protocol: f.svc.protocol, Port: f.svc.port, ICMPType: f.svc.icmpType})
 		egress, err := half(v.Egress, nv.Egress)
 		if err != nil {
@@ -182,13 +184,13 @@ func (o oracle) expect(s aws.State, flows []flow) ([]bool, error) {
 	return out, nil
 }
 
-func half(d policy.Decision, native packet.Half) (bool, error) {
+func half(d evaluate.Decision, native packet.Half) (bool, error) {
 	switch d.Outcome {
-	case policy.OutcomeAllow:
+	case evaluate.OutcomeAllow:
 		return true, nil
-	case policy.OutcomeDrop, policy.OutcomeReject:
+	case evaluate.OutcomeDrop, evaluate.OutcomeReject:
 		return false, nil
-	case policy.OutcomeNative:
+	case evaluate.OutcomeNative:
 		return native.Allowed, nil
 	}
 	return false, fmt.Errorf("outcome %q cannot be checked", d.Outcome)

@@ -44,13 +44,26 @@ const planLayers = "the planner is layers, each importing only those above it"
 // simulatedCalls is why the calls of the simulated EC2 do not import what decides about packets.
 const simulatedCalls = "a call changes resources, and decides nothing about packets"
 
+// policyLayers is why the packages of the policy engine import only those before them, and
+// policyStd is what none of them may import.
+const policyLayers = "the policy engine is layers, each importing only those before it"
+
+var policyStd = []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic", "time"}
+
 // layers is ordered: the first folder that holds a package decides.
 var layers = []layer{
 	{folder: "api", foreign: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "k8s.io/kube-openapi/"},
 		why: "the contract carries no clients and no logic"},
 	{folder: "internal/kinds", own: []string{"api"}, foreign: kubernetes, noStd: pureStd, why: "the table of kinds says what there is, and does nothing"},
 	{folder: "internal/table", noStd: pureStd, why: "a container does nothing else"},
-	{folder: "internal/policy", own: []string{"internal/table"}, noStd: []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic", "time"},
+	{folder: "internal/policy/slab", own: []string{}, noStd: policyStd, why: policyLayers},
+	{folder: "internal/policy/span", own: []string{"internal/policy/slab"}, noStd: policyStd, why: policyLayers},
+	{folder: "internal/policy/selectors", own: []string{"internal/policy", "internal/policy/slab", "internal/table"}, noStd: policyStd, why: policyLayers},
+	{folder: "internal/policy/translate", own: []string{"internal/policy", "internal/policy/selectors", "internal/policy/slab"}, noStd: policyStd, why: policyLayers},
+	{folder: "internal/policy/world", own: []string{"internal/policy", "internal/policy/selectors", "internal/policy/slab", "internal/policy/span", "internal/table"}, noStd: policyStd, why: policyLayers},
+	{folder: "internal/policy/evaluate", own: []string{"internal/policy"}, noStd: policyStd, why: policyLayers},
+	{folder: "internal/policy/compute", own: []string{"internal/policy", "internal/policy/selectors", "internal/policy/slab", "internal/policy/span", "internal/policy/translate", "internal/policy/world", "internal/table"}, noStd: policyStd, why: policyLayers},
+	{folder: "internal/policy", own: []string{"internal/table"}, noStd: policyStd,
 		why: "the engine is pure: no I/O, no clock, no goroutines"},
 	{folder: "internal/cloud/plan/addrset", noStd: pureStd, why: planLayers},
 	{folder: "internal/cloud/plan/flow", own: []string{"internal/cloud", "internal/cloud/plan/addrset"}, noStd: pureStd, why: planLayers},
@@ -86,7 +99,7 @@ var layers = []layer{
 	},
 	{folder: "internal/cloud/trace", own: []string{"internal/cloud", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"}, noStd: pureStd,
 		why: "what groups do with a packet is told from snapshots alone"},
-	{folder: "internal/reach", own: []string{"internal/platform/work", "internal/policy", "internal/cloud", "internal/cloud/trace", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"}, noStd: pureStd,
+	{folder: "internal/reach", own: []string{"internal/platform/work", "internal/policy", "internal/policy/evaluate", "internal/cloud", "internal/cloud/trace", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"}, noStd: pureStd,
 		why: "who reaches whom is computed without I/O, from what was computed and observed"},
 	{folder: "internal/cloud/adopt", own: []string{"api", "internal/cloud"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd,
 		why: "what groups mean as policies is pure, and knows no planner"},
@@ -98,7 +111,7 @@ var layers = []layer{
 		why: "who guards a VM is decided without I/O, clock and goroutines"},
 	{folder: "internal/agentinfo", own: []string{"api", "internal/cloud/handover"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd,
 		why: "how old the word of an agent may be is decided in one place, without a clock"},
-	{folder: "internal/flows/judge", own: []string{"api", "internal/cloud", "internal/explain", "internal/flows", "internal/policy"}, noStd: pureStd,
+	{folder: "internal/flows/judge", own: []string{"api", "internal/cloud", "internal/explain", "internal/flows", "internal/policy", "internal/policy/evaluate"}, noStd: pureStd,
 		why: "traffic is judged by the evaluator that answers every other question, without I/O"},
 	{folder: "internal/flows/recommend", own: []string{"api", "internal/cloud", "internal/cloud/trace", "internal/policy"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd,
 		why: "policies are written of what was seen, without I/O"},
@@ -266,7 +279,7 @@ var layers = []layer{
 		why: "what comes of the answers of members is told without I/O"},
 	{folder: "internal/clusterset/claims", own: []string{"api", "internal/clusterset/peers", "internal/clusterset/wire"}, noStd: pureStd, why: "claims are judged without I/O"},
 	{folder: "internal/clusterset/feed", own: []string{"internal/clusterset/peers", "internal/clusterset/wire", "internal/policy", "internal/table"}, noStd: pureStd, why: "what is told is decided without I/O"},
-	{folder: "internal/clusterset/union", own: []string{"api", "internal/clusterset/claims", "internal/clusterset/peers", "internal/clusterset/wire", "internal/policy"}, noStd: pureStd,
+	{folder: "internal/clusterset/union", own: []string{"api", "internal/clusterset/claims", "internal/clusterset/peers", "internal/clusterset/wire", "internal/policy", "internal/policy/compute"}, noStd: pureStd,
 		why: "what members have is computed without I/O"},
 	{folder: "internal/clusterset/outbox", own: []string{"internal/clusterset/wire"}, noStd: pureStd, why: "what is told is decided without I/O"},
 	{folder: "internal/clusterset/remote", own: []string{"internal/clusterset/wire", "internal/policy"}, noStd: pureStd, why: "what is kept of others is decided without I/O"},
@@ -301,9 +314,9 @@ var layers = []layer{
 	{folder: "internal/cloud/cloudtest", own: []string{"internal/cloud"}, foreign: []string{"github.com/google/go-cmp/"},
 		why: "the conformance suite knows the port only"},
 	{folder: "internal/cloud", own: []string{"api"}, why: "the port holds types only"},
-	{folder: "internal/convert", own: []string{"api", "internal/apiserver/watchstore", "internal/policy"}, foreign: kubernetes, noStd: pureStd,
+	{folder: "internal/convert", own: []string{"api", "internal/apiserver/watchstore", "internal/policy", "internal/policy/compute"}, foreign: kubernetes, noStd: pureStd,
 		why: "what is translated is the same for the loop and for commands that compute without one"},
-	{folder: "internal/control", own: []string{"api", "internal/clusterset/peers", "internal/convert", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/apiserver/watchstore", "internal/platform", "internal/table"}, foreign: kubernetes,
+	{folder: "internal/control", own: []string{"api", "internal/clusterset/peers", "internal/convert", "internal/kinds", "internal/policy", "internal/policy/compute", "internal/policy/evaluate", "internal/policy/translate", "internal/policy/admission", "internal/apiserver/watchstore", "internal/platform", "internal/table"}, foreign: kubernetes,
 		why: "loops never import one another; control alone drives the engine"},
 	{folder: "internal/history", own: []string{"api", "internal/kinds", "internal/platform"}, foreign: kubernetes,
 		why: "the history hears of policies from those who watch them, and nobody acts on it"},
@@ -327,10 +340,10 @@ var layers = []layer{
 	{folder: "internal/explain/leaving", own: []string{"api", "internal/explain/input", "internal/policy"}, foreign: kubernetes, noStd: pureStd, why: "how packets leave is told from objects alone"},
 	{folder: "internal/explain/classes", own: []string{"api", "internal/cloud", "internal/explain", "internal/explain/imported", "internal/policy", "internal/reach"}, noStd: pureStd,
 		why: "classes ask a world, and decide nothing about traffic"},
-	{folder: "internal/explain", own: []string{"api", "internal/clusterset/peers", "internal/platform/work", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/convert", "internal/cloud", "internal/cloud/selection",
+	{folder: "internal/explain", own: []string{"api", "internal/clusterset/peers", "internal/platform/work", "internal/kinds", "internal/policy", "internal/policy/compute", "internal/policy/evaluate", "internal/policy/admission", "internal/convert", "internal/cloud", "internal/cloud/selection",
 		"internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model", "internal/cloud/trace", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "answers are made without I/O, from objects that somebody read"},
-	{folder: "internal/review", own: []string{"api", "internal/policy", "internal/cloud/forecast", "internal/cloud/plan/addrset", "internal/clusterset/setmap", "internal/clusterset/wire", "internal/expect", "internal/explain", "internal/explain/classes", "internal/reach"},
+	{folder: "internal/review", own: []string{"api", "internal/policy", "internal/policy/evaluate", "internal/cloud/forecast", "internal/cloud/plan/addrset", "internal/clusterset/setmap", "internal/clusterset/wire", "internal/expect", "internal/explain", "internal/explain/classes", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "reviews are answered without I/O, from what was computed"},
 	{folder: "internal/console", own: []string{"internal/kinds"}, foreign: append([]string{"golang.org/x/net/netutil", "golang.org/x/oauth2", "github.com/coreos/go-oidc/v3/oidc"}, kubernetes...),
 		why: "the console knows the wire of the Kubernetes API and nothing of what is behind it"},
@@ -338,14 +351,14 @@ var layers = []layer{
 		folder: "internal/cli/show",
 		own: []string{
 			"api", "internal/cli/terminal", "internal/cli/flowscmd", "internal/cloud", "internal/cloud/forecast", "internal/cloud/plan/render", "internal/cloud/trace",
-			"internal/clusterset/halves", "internal/expect", "internal/explain", "internal/explain/leaving", "internal/policy", "internal/reach", "internal/review", "internal/status",
+			"internal/clusterset/halves", "internal/expect", "internal/explain", "internal/explain/leaving", "internal/policy", "internal/policy/evaluate", "internal/reach", "internal/review", "internal/status",
 		},
 		noStd: pureStd,
 		why:   "how answers look to people is decided without I/O",
 	},
 	{folder: "internal/seed", why: "tests of every package draw from it"},
 	{folder: "internal/tier", why: "tests of every package ask it"},
-	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/explain/input", "internal/reach"},
+	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/policy/evaluate", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/explain/input", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "tests of policies are judged without I/O, from what was computed"},
 	{
 		folder: "internal/preview",

@@ -23,7 +23,6 @@ const (
 // larger is what was larger when these limits came, with what it may have at most. Whoever makes it
 // smaller lowers the number or removes the line, and what moves takes its line along; nothing new
 // is added. The API is not counted: its types have the fields that their users need.
-var larger = map[string]int{}
 
 // limited is a type as far as it is counted.
 type limited struct {

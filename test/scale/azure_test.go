@@ -17,6 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
@@ -48,7 +49,7 @@ func newAzureFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{T: t, region: "westeurope", engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), vms: map[string]policy.Entity{}}
+	f := &fleet{T: t, region: "westeurope", engine: compute.New(compute.Options{}), store: watchstore.New(watchstore.Options{}), vms: map[string]policy.Entity{}}
 	f.calls = &calls{latency: latency, count: map[string]int{}, handler: arm.NewHandler(arm.Config{
 		World: w, Clock: time.Now, WallClock: time.Now, Throttle: arm.NewThrottle(time.Now, 1),
 		OnCall: func(_ context.Context, c simcalls.Call) error { f.calls.sawAzure(c); return nil },

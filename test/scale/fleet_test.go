@@ -33,6 +33,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
@@ -49,7 +50,7 @@ const (
 // fleet is one account with many VMs, an engine with policies, and a realizer between the two.
 type fleet struct {
 	*testing.T
-	engine   *policy.Engine
+	engine   *compute.Engine
 	store    *watchstore.Store
 	provider cloud.Provider
 	lowerer  plan.Lowerer
@@ -69,7 +70,7 @@ func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{T: t, region: region, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), vms: map[string]policy.Entity{}}
+	f := &fleet{T: t, region: region, engine: compute.New(compute.Options{}), store: watchstore.New(watchstore.Options{}), vms: map[string]policy.Entity{}}
 	f.calls = &calls{latency: latency, count: map[string]int{}, handler: ec2.NewHandler(ec2.Config{
 		World: w, Clock: time.Now, WallClock: time.Now, Throttle: ec2.NewThrottle(time.Now, 1), OnCall: func(_ context.Context, c ec2.Call) error { f.calls.saw(c); return nil },
 	})}

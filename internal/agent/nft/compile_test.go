@@ -12,13 +12,14 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
 // TestProgramsDecideAsPolicies holds the programs of random worlds against the naive evaluator of
 // policies.
 func TestProgramsDecideAsPolicies(t *testing.T) {
-	flows, blocks, kinds := 0, 0, map[policy.Outcome]int{}
+	flows, blocks, kinds := 0, 0, map[evaluate.Outcome]int{}
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		world := policytest.NewWorld()
@@ -61,7 +62,7 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop, policy.OutcomeReject, policy.OutcomeNative} {
+	for _, o := range []evaluate.Outcome{evaluate.OutcomeAllow, evaluate.OutcomeDrop, evaluate.OutcomeReject, evaluate.OutcomeNative} {
 		if kinds[o] < flows/100 {
 			t.Errorf("only %d of %d flows have the outcome %s", kinds[o], flows, o)
 		}
@@ -107,7 +108,7 @@ func entities(w *policytest.World) []policy.EntityRef {
 }
 
 // drawFlow draws a flow to or from the entity, and the packet that it is.
-func drawFlow(random *rand.Rand, ref policy.EntityRef) (policy.Flow, ruleset.Packet) {
+func drawFlow(random *rand.Rand, ref policy.EntityRef) (evaluate.Flow, ruleset.Packet) {
 	remote, local := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(7))}), netip.MustParseAddr("10.9.9.9")
 	if random.IntN(5) == 0 {
 		remote = netip.AddrFrom4([4]byte{192, 168, 0, byte(random.IntN(4))})
@@ -115,8 +116,8 @@ func drawFlow(random *rand.Rand, ref policy.EntityRef) (policy.Flow, ruleset.Pac
 	if random.IntN(4) == 0 {
 		remote, local = netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", random.IntN(6))), netip.MustParseAddr("2001:db8:9::9")
 	}
-	here, there := policy.Endpoint{EntityRef: ref, Addr: local, Semantics: policy.VMSemantics}, policy.Endpoint{Addr: remote}
-	f := policy.Flow{Source: there, Destination: here, Direct: true}
+	here, there := evaluate.Endpoint{EntityRef: ref, Addr: local, Semantics: evaluate.VMSemantics}, evaluate.Endpoint{Addr: remote}
+	f := evaluate.Flow{Source: there, Destination: here, Direct: true}
 	p := ruleset.Packet{Direction: ruleset.Ingress, Source: remote, Destination: local}
 	if random.IntN(2) == 0 {
 		f.Source, f.Destination = here, there
@@ -144,18 +145,18 @@ func drawFlow(random *rand.Rand, ref policy.EntityRef) (policy.Flow, ruleset.Pac
 	return f, p
 }
 
-func outcome(j ruleset.Judgement, p ruleset.Packet) policy.Outcome {
+func outcome(j ruleset.Judgement, p ruleset.Packet) evaluate.Outcome {
 	switch {
 	case j.Action == ruleset.Drop:
-		return policy.OutcomeDrop
+		return evaluate.OutcomeDrop
 	case j.Action == ruleset.RejectReset && p.Protocol == ruleset.TCP, j.Action == ruleset.RejectICMP && p.Protocol != ruleset.TCP:
-		return policy.OutcomeReject
+		return evaluate.OutcomeReject
 	case j.Action == ruleset.Accept && j.By.Kind == ruleset.OriginPolicy:
-		return policy.OutcomeAllow
+		return evaluate.OutcomeAllow
 	case j.Action == ruleset.Accept && j.By.Kind == ruleset.OriginNative:
-		return policy.OutcomeNative
+		return evaluate.OutcomeNative
 	}
-	return policy.OutcomeUnknown
+	return evaluate.OutcomeUnknown
 }
 
 // TestDiffLeadsThere applies the difference of two programs by hand.

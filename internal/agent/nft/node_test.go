@@ -17,13 +17,14 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
 // TestNodesDecideAsPolicies holds the programs of Nodes in random worlds against the naive
 // evaluator: for each Pod and the Node itself, in both directions.
 func TestNodesDecideAsPolicies(t *testing.T) {
-	flows, kinds := 0, map[policy.Outcome]int{}
+	flows, kinds := 0, map[evaluate.Outcome]int{}
 	for seed := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, 11))
 		listing, node := nfttest.NodeWorld(random, 60)
@@ -55,7 +56,7 @@ func TestNodesDecideAsPolicies(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop, policy.OutcomeReject, policy.OutcomeNative} {
+	for _, o := range []evaluate.Outcome{evaluate.OutcomeAllow, evaluate.OutcomeDrop, evaluate.OutcomeReject, evaluate.OutcomeNative} {
 		if kinds[o] < flows/200 {
 			t.Errorf("only %d of %d flows have the outcome %s", kinds[o], flows, o)
 		}
@@ -65,7 +66,7 @@ func TestNodesDecideAsPolicies(t *testing.T) {
 
 // atNode makes a flow, and its packet, one of a Pod of the Node or of the Node itself, and returns
 // where on its way it is judged.
-func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *ruleset.Packet) (ruleset.Base, policy.Direction) {
+func atNode(random *rand.Rand, ref policy.EntityRef, f *evaluate.Flow, p *ruleset.Packet) (ruleset.Base, policy.Direction) {
 	pick := func(list []netip.Addr) netip.Addr {
 		if p.Source.Is6() {
 			return list[1]
@@ -77,7 +78,7 @@ func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *ruleset.
 	if p.Direction == ruleset.Egress {
 		here, there, base, d = &f.Source, &f.Destination, ruleset.PodsOut, policy.Egress
 	}
-	here.Semantics = policy.PodSemantics
+	here.Semantics = evaluate.PodSemantics
 	toNode := ref.Kind == policy.KindPod && d == policy.Egress && random.IntN(5) == 0
 	switch {
 	case ref.Kind == policy.KindNode:
@@ -111,7 +112,7 @@ func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *ruleset.
 func servicePorts() []uint16 { return []uint16{1000, 1001, 1002, 1003} }
 
 // through makes a flow, and its packet, one that was sent to a Service, or somewhere that is none.
-func through(random *rand.Rand, f *policy.Flow, p *ruleset.Packet) {
+func through(random *rand.Rand, f *evaluate.Flow, p *ruleset.Packet) {
 	at := nfttest.ServiceAddress4
 	if p.Source.Is6() {
 		at = nfttest.ServiceAddress6

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/explain/leaving"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // text prints the answer for people.
@@ -256,7 +257,7 @@ func reason(d *analysis.Decision, at analysis.End) string {
 func sameGroup(a, b *analysis.Group) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func because(d *analysis.Decision, at analysis.End) string {
-	const unknown = string(policy.OutcomeUnknown)
+	const unknown = string(evaluate.OutcomeUnknown)
 	switch {
 	case d.Default == explain.DefaultGroups:
 		return today(d, at)
@@ -286,9 +287,9 @@ func because(d *analysis.Decision, at analysis.End) string {
 		return "it would come back to its sender, and the cloud does not carry that"
 	case d.Default == explain.DefaultNobody:
 		return "there is no machine of this target"
-	case d.Default == string(policy.ExemptItself):
+	case d.Default == string(evaluate.ExemptItself):
 		return "it goes to where it comes from; no policy is asked"
-	case d.Default == string(policy.ExemptOwnNode):
+	case d.Default == string(evaluate.ExemptOwnNode):
 		return "it comes from the Pod's own Node, which is always let in"
 	case d.Default == explain.DefaultMachine:
 		return "it does not leave the machine; no policy and no security group is asked"
@@ -334,7 +335,7 @@ func differenceText(d string) string {
 
 // enforcedBy says which group lets through, or not, what policies decide about.
 func enforcedBy(g *analysis.Groups) string {
-	if g.Outcome != string(policy.OutcomeDrop) {
+	if g.Outcome != string(evaluate.OutcomeDrop) {
 		return groupsText(g)
 	}
 	return "no rule of " + heldText(g) + " lets it through"
@@ -343,11 +344,11 @@ func enforcedBy(g *analysis.Groups) string {
 // groupsText says what groups do, to go on after "today" or a semicolon.
 func groupsText(g *analysis.Groups) string {
 	switch {
-	case len(g.Held) == 0 && g.Outcome == string(policy.OutcomeDrop):
+	case len(g.Held) == 0 && g.Outcome == string(evaluate.OutcomeDrop):
 		return "nothing lets it through, because interface " + g.Interface + " holds no group that exists"
-	case g.Outcome == string(policy.OutcomeDrop):
+	case g.Outcome == string(evaluate.OutcomeDrop):
 		return "no rule of " + heldText(g) + " lets it through"
-	case g.Outcome == string(policy.OutcomeUnknown):
+	case g.Outcome == string(evaluate.OutcomeUnknown):
 		return fmt.Sprintf("it depends on what is not known here: %s of %s", terminal.Printable(g.Rule), groupText(*g.Group))
 	case g.Group == nil:
 		return "nothing filters it"

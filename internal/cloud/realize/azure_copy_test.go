@@ -12,7 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
@@ -20,7 +20,7 @@ import (
 // original's record and key are at that moment.
 func (l *azureLab) copied(name string, of *twin) *twin {
 	l.Helper()
-	o := &lab{T: l.T, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}), sink: &reports{}, audit: l.audit,
+	o := &lab{T: l.T, engine: compute.New(compute.Options{}), store: watchstore.New(watchstore.Options{}), sink: &reports{}, audit: l.audit,
 		vms: maps.Clone(l.vms), probes: l.probes, options: l.options, newProvider: l.newProvider, marksPermitted: true}
 	acct := l.accounts.account
 	acct.Snapshots, acct.Entities = maps.Clone(acct.Snapshots), maps.Clone(acct.Entities)

@@ -27,6 +27,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/sim/arm"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
@@ -137,7 +139,7 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 	t.Cleanup(server.Close)
 	l.lab = &lab{
 		T:              t,
-		engine:         policy.New(policy.Options{}),
+		engine:         compute.New(compute.Options{}),
 		store:          watchstore.New(watchstore.Options{}),
 		sink:           &reports{},
 		audit:          &auditor{},
@@ -238,10 +240,10 @@ func (l *azureLab) actual() verdicts {
 // wanted is what the policies in the engine mean, by its own evaluator, with the groups that the
 // VMs had at first and those of subnets.
 func (l *azureLab) wanted() verdicts {
-	e := policy.NewEvaluator(l.engine.Listing())
+	e := evaluate.New(l.engine.Listing())
 	out := verdicts{}
 	for _, p := range l.probes {
-		v := e.Evaluate(policy.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.TCP, Port: p.port})
+		v := e.Evaluate(evaluate.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.TCP, Port: p.port})
 		out[p] = l.lab.half(p.from, v.Egress, l.native[p][0]) && l.lab.half(p.to, v.Ingress, l.native[p][1]) && l.subnet[p]
 	}
 	return out

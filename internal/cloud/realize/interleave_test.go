@@ -12,7 +12,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // schedule is an order of the first calls of two controllers that both want a network: who is next,
@@ -133,7 +133,7 @@ func (q *queued) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (id stri
 // second returns a controller of another cluster on the same cloud, with an engine of its own.
 func (l *lab) second(cluster string) *lab {
 	l.Helper()
-	o := &lab{T: l.T, server: l.server, account: l.account, engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{}),
+	o := &lab{T: l.T, server: l.server, account: l.account, engine: compute.New(compute.Options{}), store: watchstore.New(watchstore.Options{}),
 		sink: &reports{}, vms: map[string]labVM{}, probes: l.probes, native: l.native, options: l.options}
 	acct := l.accounts.account
 	acct.Snapshots, acct.Entities = maps.Clone(acct.Snapshots), maps.Clone(acct.Entities)

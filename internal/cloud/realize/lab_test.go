@@ -40,6 +40,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
@@ -101,7 +102,7 @@ type lab struct {
 	*testing.T
 	server   *sim.Server
 	account  string
-	engine   *policy.Engine
+	engine   *compute.Engine
 	store    *watchstore.Store
 	accounts *labAccounts
 	sink     *reports
@@ -266,7 +267,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 			t.Error(err)
 		}
 	})
-	l = &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
+	l = &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: compute.New(compute.Options{}),
 		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}, book: cfg.book,
 		marksPermitted: cfg.policy == nil || cfg.served}
 	if err := server.World().SetEffects(cfg.effects); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/tier"
@@ -162,8 +163,8 @@ func (l *mixedLab) actual() map[crossing]bool {
 
 // wanted is what the policies in the engine mean.
 func (l *mixedLab) wanted() map[crossing]bool {
-	e := policy.NewEvaluator(l.aws.engine.Listing())
-	endpoint := func(end string) policy.Endpoint {
+	e := evaluate.New(l.aws.engine.Listing())
+	endpoint := func(end string) evaluate.Endpoint {
 		if x := l.cloudOf(end); x != nil {
 			return x.endpoint(end)
 		}
@@ -171,7 +172,7 @@ func (l *mixedLab) wanted() map[crossing]bool {
 	}
 	out := map[crossing]bool{}
 	for _, c := range l.halves {
-		v := e.Evaluate(policy.Flow{Source: endpoint(c.from), Destination: endpoint(c.to), Protocol: policy.TCP, Port: c.port})
+		v := e.Evaluate(evaluate.Flow{Source: endpoint(c.from), Destination: endpoint(c.to), Protocol: policy.TCP, Port: c.port})
 		d := v.Ingress
 		if c.out {
 			d = v.Egress

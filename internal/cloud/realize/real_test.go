@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -39,7 +40,7 @@ type realAccount struct {
 type realFlow struct {
 	packet.Flow
 	src, dst string // VM
-	asked    policy.Flow
+	asked    evaluate.Flow
 }
 
 // realPaths are the published accounts; the first one is compiled into the simulator.
@@ -121,11 +122,11 @@ func (a *realAccount) findFlows(state aws.State) {
 		addr     netip.Addr
 	}
 	var inside, outside []end
-	services := map[policy.Flow]bool{{Protocol: policy.ICMP, ICMPType: 8}: true, {Protocol: policy.SCTP, Port: 3868}: true, {Protocol: policy.UDP, Port: 53}: true}
+	services := map[evaluate.Flow]bool{{Protocol: policy.ICMP, ICMPType: 8}: true, {Protocol: policy.SCTP, Port: 3868}: true, {Protocol: policy.UDP, Port: 53}: true}
 	tcp := func(ports ...int) {
 		for _, p := range ports {
 			if p >= 0 && p <= 65535 {
-				services[policy.Flow{Protocol: policy.TCP, Port: uint16(p)}] = true
+				services[evaluate.Flow{Protocol: policy.TCP, Port: uint16(p)}] = true
 			}
 		}
 	}
@@ -187,11 +188,11 @@ func connected(s aws.State, a, b string) bool {
 	})
 }
 
-func (a *realAccount) endOf(vm string, addr netip.Addr) policy.Endpoint {
+func (a *realAccount) endOf(vm string, addr netip.Addr) evaluate.Endpoint {
 	if vm == "" {
-		return policy.Endpoint{Addr: addr}
+		return evaluate.Endpoint{Addr: addr}
 	}
-	return policy.Endpoint{EntityRef: entityRef(vm), Addr: addr, Semantics: policy.VMSemantics}
+	return evaluate.Endpoint{EntityRef: entityRef(vm), Addr: addr, Semantics: evaluate.VMSemantics}
 }
 
 func (a *realAccount) verdicts() []bool {
@@ -216,11 +217,11 @@ func (a *realAccount) watch(m aws.Mutation) {
 
 // meant is what the policies mean, if those VMs are left to their own groups.
 func (a *realAccount) meant(left map[string]bool) []bool {
-	e := policy.NewEvaluator(a.engine.Listing())
+	e := evaluate.New(a.engine.Listing())
 	out := make([]bool, len(a.flows))
 	for i, f := range a.flows {
 		v, n := e.Evaluate(f.asked), a.native[i]
-		half := func(vm string, d policy.Decision, native bool) bool {
+		half := func(vm string, d evaluate.Decision, native bool) bool {
 			if vm == "" || left[vm] {
 				return native
 			}

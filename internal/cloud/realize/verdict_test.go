@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/native"
@@ -87,11 +88,11 @@ func (l *lab) passes(p probe) bool {
 	return passes
 }
 
-func (l *lab) endpoint(name string) policy.Endpoint {
+func (l *lab) endpoint(name string) evaluate.Endpoint {
 	if vm := strings.TrimSuffix(name, overIPv6); l.vms[vm].nic != "" {
-		return policy.Endpoint{EntityRef: entityRef(cmp.Or(l.vms[vm].of, vm)), Addr: l.address(name), Semantics: policy.VMSemantics}
+		return evaluate.Endpoint{EntityRef: entityRef(cmp.Or(l.vms[vm].of, vm)), Addr: l.address(name), Semantics: evaluate.VMSemantics}
 	}
-	return policy.Endpoint{Addr: l.address(name)}
+	return evaluate.Endpoint{Addr: l.address(name)}
 }
 
 // verdicts says of every probe whether it passes.
@@ -100,10 +101,10 @@ type verdicts map[probe]bool
 // wanted is what the policies in the engine mean, by its own evaluator and the verdicts of the
 // groups that the VMs had at first.
 func (l *lab) wanted() verdicts {
-	e := policy.NewEvaluator(l.engine.Listing())
+	e := evaluate.New(l.engine.Listing())
 	out := verdicts{}
 	for _, p := range l.probes {
-		v := e.Evaluate(policy.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.TCP, Port: p.port})
+		v := e.Evaluate(evaluate.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.TCP, Port: p.port})
 		out[p] = l.half(p.from, v.Egress, l.native[p][0]) && (l.half(p.to, v.Ingress, l.native[p][1]) || l.safe(p))
 	}
 	return out
@@ -111,7 +112,7 @@ func (l *lab) wanted() verdicts {
 
 // half is the wanted verdict at one end: what the VM's own groups say if it is given back, else
 // what the policies say.
-func (l *lab) half(end string, d policy.Decision, native bool) bool {
+func (l *lab) half(end string, d evaluate.Decision, native bool) bool {
 	end = strings.TrimSuffix(end, overIPv6)
 	if m := l.modes[cmp.Or(l.vms[end].of, end)]; l.deleted || m == plan.Released || m == plan.BreakGlass {
 		return native || l.vms[end].nic == ""
@@ -127,8 +128,8 @@ func (l *lab) safe(p probe) bool {
 	})
 }
 
-func passes(d policy.Decision, native bool) bool {
-	return d.Outcome == policy.OutcomeAllow || d.Outcome == policy.OutcomeNative && native
+func passes(d evaluate.Decision, native bool) bool {
+	return d.Outcome == evaluate.OutcomeAllow || d.Outcome == evaluate.OutcomeNative && native
 }
 
 // actual is what the simulator says.

@@ -23,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/seed"
 )
 
@@ -32,7 +33,7 @@ type member struct {
 	*testing.T
 	*rand.Rand
 	given           map[string]string
-	native, foreign *policy.Engine
+	native, foreign *compute.Engine
 	groups          []string
 	book            *remote.Book
 	entities        *Entities
@@ -43,7 +44,7 @@ type member struct {
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
 func newMember(t *testing.T, r *rand.Rand) *member {
-	m := &member{T: t, Rand: r, given: peers.Given("east", map[string]string{"env": "prod"}), native: policy.New(policy.Options{}), foreign: policy.New(policy.Options{}),
+	m := &member{T: t, Rand: r, given: peers.Given("east", map[string]string{"env": "prod"}), native: compute.New(compute.Options{}), foreign: compute.New(compute.Options{}),
 		book: remote.New(peers.Allows), entities: NewEntities(), api: map[string]*v1alpha2.ExternalEntity{}}
 	for _, name := range []string{"shop", "ops", "dev"} {
 		labels := map[string]string{namespaceName: name, "team": pick(r, "a", "b")}
@@ -325,7 +326,7 @@ func (m *member) restart() {
 }
 
 // meaning is what an engine has computed, in words that do not tell how members are called.
-func meaning(e *policy.Engine) map[string][]string {
+func meaning(e *compute.Engine) map[string][]string {
 	e.Commit()
 	l := e.Listing()
 	members := func(all []policy.ComputedGroup, name string, refs bool) []string {

@@ -21,11 +21,12 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // Union is the whole of what members have.
 type Union struct {
-	engine   *policy.Engine
+	engine   *compute.Engine
 	clusters map[string]*cluster
 	// names are the engine's names of groups by our ids; ids are the other way round.
 	names map[string]string
@@ -185,7 +186,7 @@ type Counts struct {
 // New returns an empty Union.
 func New() *Union {
 	return &Union{
-		engine: policy.New(policy.Options{}), clusters: map[string]*cluster{},
+		engine: compute.New(compute.Options{}), clusters: map[string]*cluster{},
 		names: map[string]string{}, ids: map[string]map[string]struct{}{}, parts: map[string]map[string]*part{}, unwanted: map[string]struct{}{},
 		sizes: map[string]int{}, asked: map[string]int{},
 	}

@@ -173,7 +173,8 @@ func (p *Places) OwnerOf(networkInterface string) (policy.EntityRef, bool) {
 
 // DelegatedTo returns which entities have an address in a block that is delegated to them, in the
 // region whose security groups enforce policies at the local end; see
-// policy.Evaluator.WithDelegated. With no local end, it returns the entities that have it anywhere.
+// evaluate.Evaluator.WithDelegated. With no local end, it returns the entities that have it
+// anywhere.
 func (p *Places) DelegatedTo(local policy.EntityRef, a netip.Addr) (out []policy.EntityRef) {
 	if p == nil || len(p.Delegated) == 0 {
 		return nil

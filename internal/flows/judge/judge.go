@@ -8,7 +8,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows"
-	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // Verdict is what is expected to happen to the first packet of a connection at an interface.
@@ -296,10 +296,10 @@ func stoppedHere(p *analysis.Path, d cloud.Direction) *analysis.ACLEntry {
 // verdictOf says what a decision means at the interface.
 func verdictOf(d *analysis.Decision) (Verdict, By) {
 	by := causeOf(d)
-	switch policy.Outcome(d.Outcome) {
-	case policy.OutcomeAllow:
+	switch evaluate.Outcome(d.Outcome) {
+	case evaluate.OutcomeAllow:
 		return Allow, by
-	case policy.OutcomeDrop, policy.OutcomeReject:
+	case evaluate.OutcomeDrop, evaluate.OutcomeReject:
 		return Drop, by
 	}
 	return Unknown, By{Cause: ByUnknown, Why: WhyDepends}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/translate"
 )
 
 // ValidateGroup returns what is wrong with a Group or ClusterGroup, given the others of its kind
@@ -21,7 +22,7 @@ func ValidateGroup(g *policy.Group, others []policy.Group) []policy.FieldError {
 	c.selectors("spec", g.PodSelector, g.NamespaceSelector, g.ExternalEntitySelector, g.NodeSelector)
 	multicast := 0
 	for i := range g.IPBlocks {
-		c.errs = append(c.errs, policy.CheckIPBlock(&g.IPBlocks[i], at("spec.ipBlocks", i))...)
+		c.errs = append(c.errs, translate.CheckIPBlock(&g.IPBlocks[i], at("spec.ipBlocks", i))...)
 		if isMulticast(g.IPBlocks[i].CIDR) {
 			multicast++
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
+	"github.com/nephele-io/nephele/internal/policy/translate"
 )
 
 // maxPortName is the length of the longest name of a port, RFC 6335.
@@ -24,7 +26,7 @@ func ValidateKubernetes(p *policy.Policy, stored bool) []policy.FieldError {
 		c.add("spec.policyTypes", strconv.Itoa(n)+" entries", "at most two entries, Ingress and Egress")
 	}
 	for i := range p.AppliedTo {
-		c.errs = append(c.errs, policy.CheckSelector(p.AppliedTo[i].PodSelector, "spec.podSelector")...)
+		c.errs = append(c.errs, selectors.Check(p.AppliedTo[i].PodSelector, "spec.podSelector")...)
 	}
 	eachRule(p, func(path string, r *policy.Rule) {
 		side := path + ".to"
@@ -45,7 +47,7 @@ func (c *checker) kubernetesPort(p *policy.Port, path string) {
 	if p.Protocol == "" {
 		c.add(path+".protocol", "", "one of TCP, UDP, SCTP")
 	}
-	errs := policy.CheckPort(p, path)
+	errs := translate.CheckPort(p, path)
 	c.errs = append(c.errs, errs...)
 	switch {
 	case p.Port == nil || len(errs) > 0:
@@ -77,7 +79,7 @@ func (c *checker) kubernetesPeer(p *policy.Peer, path string) {
 		return
 	}
 	path += ".ipBlock"
-	c.errs = append(c.errs, policy.CheckIPBlock(p.IPBlock, path)...)
+	c.errs = append(c.errs, translate.CheckIPBlock(p.IPBlock, path)...)
 	c.noHostBits(p.IPBlock.CIDR, path+".cidr")
 	for i, cidr := range p.IPBlock.Except {
 		c.noHostBits(cidr, at(path+".except", i))

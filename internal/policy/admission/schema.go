@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
 )
 
 // Limits of the priority of a policy in its tier.
@@ -108,5 +109,5 @@ func (c *checker) octet(v *int32, path string) {
 }
 
 func validLogLabel(s string) bool {
-	return len(s) <= maxLogLabel && len(policy.CheckLabelValue(s, "")) == 0
+	return len(s) <= maxLogLabel && len(selectors.CheckLabelValue(s, "")) == 0
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
+	"github.com/nephele-io/nephele/internal/policy/translate"
 )
 
 // Limits of what the upstream kinds (those of policy.networking.k8s.io) hold.
@@ -53,11 +55,11 @@ type upstreamChecker struct {
 // workloads checks the selectors of a subject or peer that are written as namespaces or as pods.
 func (c *upstreamChecker) workloads(namespaces, pods *policy.Selector, path string) {
 	if pods == nil {
-		c.errs = append(c.errs, policy.CheckSelector(namespaces, path+".namespaces")...)
+		c.errs = append(c.errs, selectors.Check(namespaces, path+".namespaces")...)
 		return
 	}
-	c.errs = append(c.errs, policy.CheckSelector(namespaces, path+".pods.namespaceSelector")...)
-	c.errs = append(c.errs, policy.CheckSelector(pods, path+".pods.podSelector")...)
+	c.errs = append(c.errs, selectors.Check(namespaces, path+".pods.namespaceSelector")...)
+	c.errs = append(c.errs, selectors.Check(pods, path+".pods.podSelector")...)
 }
 
 func (c *upstreamChecker) rule(d policy.Direction, r *policy.Rule, path string) {
@@ -82,7 +84,7 @@ func (c *upstreamChecker) rule(d policy.Direction, r *policy.Rule, path string) 
 func (c *upstreamChecker) peer(p *policy.Peer, path string) (portless string) {
 	switch {
 	case p.NodeSelector != nil:
-		c.errs = append(c.errs, policy.CheckSelector(p.NodeSelector, path+".nodes")...)
+		c.errs = append(c.errs, selectors.Check(p.NodeSelector, path+".nodes")...)
 		return "nodes"
 	case len(p.Networks) > 0:
 		for i, n := range p.Networks {
@@ -120,7 +122,7 @@ func (c *upstreamChecker) port(p *policy.Port, i int, portless, path string) {
 	if named && portless != "" {
 		c.add(list+field, p.Port.Name, "no named port in a rule whose peers are "+portless+": these have none")
 	}
-	for _, e := range policy.CheckPort(p, list) {
+	for _, e := range translate.CheckPort(p, list) {
 		switch {
 		case strings.HasSuffix(e.Field, ".protocol"):
 			e.Field = list + field + ".protocol"

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
+	"github.com/nephele-io/nephele/internal/policy/translate"
 )
 
 // Baseline is the tier in which rules must not have the action Pass.
@@ -179,10 +181,10 @@ func count(selectors ...*policy.Selector) int {
 
 // selectors checks the four selectors that peers, appliedTo and groups have.
 func (c *checker) selectors(path string, pod, namespace, external, node *policy.Selector) {
-	c.errs = append(c.errs, policy.CheckSelector(pod, path+".podSelector")...)
-	c.errs = append(c.errs, policy.CheckSelector(namespace, path+".namespaceSelector")...)
-	c.errs = append(c.errs, policy.CheckSelector(external, path+".externalEntitySelector")...)
-	c.errs = append(c.errs, policy.CheckSelector(node, path+".nodeSelector")...)
+	c.errs = append(c.errs, selectors.Check(pod, path+".podSelector")...)
+	c.errs = append(c.errs, selectors.Check(namespace, path+".namespaceSelector")...)
+	c.errs = append(c.errs, selectors.Check(external, path+".externalEntitySelector")...)
+	c.errs = append(c.errs, selectors.Check(node, path+".nodeSelector")...)
 }
 
 // rule checks one rule.
@@ -224,7 +226,7 @@ func (c *checker) rule(p *policy.Policy, d policy.Direction, r *policy.Rule, pat
 		}
 	}
 	for i := range r.Ports {
-		c.errs = append(c.errs, policy.CheckPort(&r.Ports[i], at(path+".ports", i))...)
+		c.errs = append(c.errs, translate.CheckPort(&r.Ports[i], at(path+".ports", i))...)
 		if port := r.Ports[i].Port; port != nil && port.Name != "" && strings.Trim(port.Name, "0123456789") == "" {
 			c.add(at(path+".ports", i)+".port", port.Name, "a number without quotes, or a name, which has a letter")
 		}
@@ -267,11 +269,11 @@ func (c *checker) peer(d policy.Direction, p *policy.Peer, path string, toServic
 			c.add(path+".namespaces.match", n.Match, "Self")
 		}
 		for i, key := range n.SameLabels {
-			c.errs = append(c.errs, policy.CheckLabelKey(key, at(path+".namespaces.sameLabels", i))...)
+			c.errs = append(c.errs, selectors.CheckLabelKey(key, at(path+".namespaces.sameLabels", i))...)
 		}
 	}
 	if p.IPBlock != nil {
-		c.errs = append(c.errs, policy.CheckIPBlock(p.IPBlock, path+".ipBlock")...)
+		c.errs = append(c.errs, translate.CheckIPBlock(p.IPBlock, path+".ipBlock")...)
 	}
 	c.selectors(path, p.PodSelector, p.NamespaceSelector, p.ExternalEntitySelector, p.NodeSelector)
 }

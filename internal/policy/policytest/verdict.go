@@ -5,17 +5,18 @@ import (
 	"sort"
 
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // Decide is the naive evaluator: the outcome of one direction at the local end, from a listing.
 // Rules that only the enforcer can resolve are tried both ways, in all combinations.
-func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome {
+func Decide(l *policy.Listing, f evaluate.Flow, d policy.Direction) evaluate.Outcome {
 	local, remote := f.Destination, f.Source
 	if d == policy.Egress {
 		local, remote = f.Source, f.Destination
 	}
 	if exempt(l, f, d) {
-		return policy.OutcomeNative
+		return evaluate.OutcomeNative
 	}
 	a := attempt{l, f, local, remote}
 	var rules []plainRule
@@ -26,7 +27,7 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 			if r.Direction != d || !memberOf(l.AppliedToGroups, groups, local.EntityRef) {
 				continue
 			}
-			if p.TierPriority == nil || local.Semantics == policy.VMSemantics && r.Action == policy.Allow {
+			if p.TierPriority == nil || local.Semantics == evaluate.VMSemantics && r.Action == policy.Allow {
 				isolated = true
 			}
 			rules = append(rules, plainRule{
@@ -42,7 +43,7 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 			open = append(open, i)
 		}
 	}
-	var outcomes []policy.Outcome
+	var outcomes []evaluate.Outcome
 	for combination := range 1 << len(open) {
 		tried := slices.Clone(rules)
 		for bit, i := range open {
@@ -54,7 +55,7 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 		}
 	}
 	if len(outcomes) > 1 {
-		return policy.OutcomeUnknown
+		return evaluate.OutcomeUnknown
 	}
 	return outcomes[0]
 }
@@ -62,7 +63,7 @@ func Decide(l *policy.Listing, f policy.Flow, d policy.Direction) policy.Outcome
 // exempt reports whether no policy is asked about the flow in the direction: it ends where it
 // begins, or comes to a Pod from its Node. What goes through a Service to where it came from has
 // been out first.
-func exempt(l *policy.Listing, f policy.Flow, d policy.Direction) bool {
+func exempt(l *policy.Listing, f evaluate.Flow, d policy.Direction) bool {
 	nobody := policy.EntityRef{}
 	same := f.Source.EntityRef != nobody && f.Source.EntityRef == f.Destination.EntityRef
 	if f.Source.Addr.IsValid() && f.Destination.Addr.IsValid() && (!same || f.Source.Kind == policy.KindExternalEntity) {
@@ -123,7 +124,7 @@ func (r plainRule) before(s plainRule) bool {
 }
 
 // run decides when it is known which rules match.
-func run(rules []plainRule, isolated bool) policy.Outcome {
+func run(rules []plainRule, isolated bool) evaluate.Outcome {
 	passed, kubernetes := false, false
 	for _, r := range rules {
 		kubernetes = kubernetes || r.stage() == 1
@@ -134,11 +135,11 @@ func run(rules []plainRule, isolated bool) policy.Outcome {
 		}
 		switch r.action {
 		case policy.Allow:
-			return policy.OutcomeAllow
+			return evaluate.OutcomeAllow
 		case policy.Drop:
-			return policy.OutcomeDrop
+			return evaluate.OutcomeDrop
 		case policy.Reject:
-			return policy.OutcomeReject
+			return evaluate.OutcomeReject
 		case policy.Pass:
 			if r.stage() == 2 {
 				return byDefault(isolated)
@@ -149,11 +150,11 @@ func run(rules []plainRule, isolated bool) policy.Outcome {
 	return byDefault(isolated)
 }
 
-func byDefault(isolated bool) policy.Outcome {
+func byDefault(isolated bool) evaluate.Outcome {
 	if isolated {
-		return policy.OutcomeDrop
+		return evaluate.OutcomeDrop
 	}
-	return policy.OutcomeNative
+	return evaluate.OutcomeNative
 }
 
 func memberOf(list []policy.ComputedGroup, names []string, ref policy.EntityRef) bool {
@@ -170,8 +171,8 @@ func memberOf(list []policy.ComputedGroup, names []string, ref policy.EntityRef)
 // attempt is a flow in one direction.
 type attempt struct {
 	l             *policy.Listing
-	f             policy.Flow
-	local, remote policy.Endpoint
+	f             evaluate.Flow
+	local, remote evaluate.Endpoint
 }
 
 // hits reports whether the rule matches; with hopeful, whether it may.
@@ -221,7 +222,7 @@ func (a attempt) hits(r policy.ComputedRule, hopeful bool) bool {
 	return found && service
 }
 
-func covers(f policy.Flow, s policy.ServiceMatch, ports []policy.NamedPort) bool {
+func covers(f evaluate.Flow, s policy.ServiceMatch, ports []policy.NamedPort) bool {
 	if f.Protocol == policy.ICMP {
 		return s.Protocol == policy.ICMP && (s.ICMPType == nil || *s.ICMPType == int32(f.ICMPType)) &&
 			(s.ICMPCode == nil || *s.ICMPCode == int32(f.ICMPCode))

@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // Put gives one object to the engine.
-func Put(e *policy.Engine, o Object) {
+func Put(e *compute.Engine, o Object) {
 	switch o := o.(type) {
 	case policy.Namespace:
 		e.PutNamespace(o)
@@ -27,7 +28,7 @@ func Put(e *policy.Engine, o Object) {
 }
 
 // Delete takes one object, of which only the identity counts, from the engine.
-func Delete(e *policy.Engine, o Object) {
+func Delete(e *compute.Engine, o Object) {
 	switch o := o.(type) {
 	case policy.Namespace:
 		e.DeleteNamespace(o.Name)

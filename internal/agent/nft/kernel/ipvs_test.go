@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 )
 
 // divert lets datagrams that come to the Node for others take the way of IPVS, without IPVS: they
@@ -253,7 +254,7 @@ func TestPoliciesOnTheNodeByIPVS(t *testing.T) {
 }
 
 // datagram draws one that does not end on the Node.
-func (c *cluster) datagram(random *rand.Rand) (policy.Flow, nfttest.Attempt) {
+func (c *cluster) datagram(random *rand.Rand) (evaluate.Flow, nfttest.Attempt) {
 	for {
 		f, a := c.draw(random)
 		if f.Destination.Kind == policy.KindNode || f.Source.Addr == f.Destination.Addr || f.Protocol == policy.ICMP || a.Destination.Addr() != f.Destination.Addr {

@@ -28,6 +28,7 @@ import (
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // The cases are those of the suite cyclonus (v0.5.6), by its classes and numbers, in words and data
@@ -265,7 +266,7 @@ func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 
 // caseEngine is the engine with the store behind it, and what it was told last.
 type caseEngine struct {
-	engine *policy.Engine
+	engine *compute.Engine
 	store  *watchstore.Store
 	told   *caseWorld
 }
@@ -376,7 +377,7 @@ func TestCasesOfKubernetes(t *testing.T) {
 			features[f]++
 		}
 		w := newCaseWorld(places)
-		e := &caseEngine{engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{})}
+		e := &caseEngine{engine: compute.New(compute.Options{}), store: watchstore.New(watchstore.Options{})}
 		random := rand.New(rand.NewPCG(uint64(number), 15))
 		for at, step := range k.steps {
 			for _, action := range step {

@@ -18,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
@@ -53,7 +54,7 @@ func newCluster(t *testing.T) *cluster {
 
 // end is one end of a connection in a cluster.
 type end struct {
-	policy.Endpoint
+	evaluate.Endpoint
 	host *nfttest.Host
 	// index is that of a Pod; -1 for the Node, -2 for others.
 	index int
@@ -68,23 +69,23 @@ func (c *cluster) end(random *rand.Rand, six bool) end {
 	}
 	switch n := random.IntN(nfttest.PodCount + 3); {
 	case n < nfttest.PodCount:
-		return end{policy.Endpoint{EntityRef: nfttest.PodRef(n), Addr: pick(nfttest.PodAddresses(n))}, c.Pods[n], n}
+		return end{evaluate.Endpoint{EntityRef: nfttest.PodRef(n), Addr: pick(nfttest.PodAddresses(n))}, c.Pods[n], n}
 	case n == nfttest.PodCount:
-		return end{policy.Endpoint{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: nfttest.NodeName}, Addr: pick(nfttest.NodeAddresses())}, c.Node, -1}
+		return end{evaluate.Endpoint{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: nfttest.NodeName}, Addr: pick(nfttest.NodeAddresses())}, c.Node, -1}
 	case six:
-		return end{policy.Endpoint{Addr: c.Peers6[random.IntN(len(c.Peers6))]}, c.Peers, -2}
+		return end{evaluate.Endpoint{Addr: c.Peers6[random.IntN(len(c.Peers6))]}, c.Peers, -2}
 	}
-	return end{policy.Endpoint{Addr: c.Peers4[random.IntN(len(c.Peers4))]}, c.Peers, -2}
+	return end{evaluate.Endpoint{Addr: c.Peers4[random.IntN(len(c.Peers4))]}, c.Peers, -2}
 }
 
 // draw draws a connection, as policies see it and as it is made. Some go through a Service.
-func (c *cluster) draw(random *rand.Rand) (policy.Flow, nfttest.Attempt) {
+func (c *cluster) draw(random *rand.Rand) (evaluate.Flow, nfttest.Attempt) {
 	six := random.IntN(3) == 0
 	from, to := c.end(random, six), c.end(random, six)
 	for from.index == to.index && (from.index < 0 || random.IntN(4) > 0) {
 		to = c.end(random, six)
 	}
-	f := policy.Flow{Direct: true, Source: from.Endpoint, Destination: to.Endpoint, Port: uint16(nfttest.FirstPort + random.IntN(nfttest.LastPort-nfttest.FirstPort+1)), SourcePort: uint16(c.port.Add(1))}
+	f := evaluate.Flow{Direct: true, Source: from.Endpoint, Destination: to.Endpoint, Port: uint16(nfttest.FirstPort + random.IntN(nfttest.LastPort-nfttest.FirstPort+1)), SourcePort: uint16(c.port.Add(1))}
 	a := nfttest.Attempt{From: from.host}
 	switch random.IntN(5) {
 	case 0:
@@ -118,7 +119,7 @@ func (c *cluster) draw(random *rand.Rand) (policy.Flow, nfttest.Attempt) {
 }
 
 // decide is what becomes of a connection: first where it begins, then where it ends.
-func decide(l *policy.Listing, f policy.Flow) nfttest.Result {
+func decide(l *policy.Listing, f evaluate.Flow) nfttest.Result {
 	for _, d := range []policy.Direction{policy.Egress, policy.Ingress} {
 		local := f.Source
 		if d == policy.Ingress {

@@ -18,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
@@ -74,13 +75,13 @@ func newLab(t *testing.T) *lab {
 }
 
 // draw draws a connection, as policies see it and as it is made.
-func (l *lab) draw(random *rand.Rand, ref policy.EntityRef) (policy.Flow, policy.Direction, nfttest.Attempt) {
+func (l *lab) draw(random *rand.Rand, ref policy.EntityRef) (evaluate.Flow, policy.Direction, nfttest.Attempt) {
 	local, remote := local4, peers4[random.IntN(len(peers4))]
 	if random.IntN(4) == 0 {
 		local, remote = local6, peers6[random.IntN(len(peers6))]
 	}
-	here, there := policy.Endpoint{EntityRef: ref, Addr: local, Semantics: policy.VMSemantics}, policy.Endpoint{Addr: remote}
-	f := policy.Flow{Source: there, Destination: here, Direct: true, Port: uint16(firstPort + random.IntN(lastPort-firstPort+1)), SourcePort: uint16(l.port.Add(1))}
+	here, there := evaluate.Endpoint{EntityRef: ref, Addr: local, Semantics: evaluate.VMSemantics}, evaluate.Endpoint{Addr: remote}
+	f := evaluate.Flow{Source: there, Destination: here, Direct: true, Port: uint16(firstPort + random.IntN(lastPort-firstPort+1)), SourcePort: uint16(l.port.Add(1))}
 	d, a := policy.Ingress, nfttest.Attempt{From: l.peers}
 	if random.IntN(2) == 0 {
 		f.Source, f.Destination = here, there
@@ -101,11 +102,11 @@ func (l *lab) draw(random *rand.Rand, ref policy.EntityRef) (policy.Flow, policy
 	return f, d, a
 }
 
-func wanted(o policy.Outcome) nfttest.Result {
+func wanted(o evaluate.Outcome) nfttest.Result {
 	switch o {
-	case policy.OutcomeAllow, policy.OutcomeNative:
+	case evaluate.OutcomeAllow, evaluate.OutcomeNative:
 		return nfttest.Passed
-	case policy.OutcomeReject:
+	case evaluate.OutcomeReject:
 		return nfttest.Rejected
 	}
 	return nfttest.Silent

@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
 // TestRemotePeersOnNodes: what a policy of the hub means of another cluster is what passes on a
@@ -44,7 +45,7 @@ func TestRemotePeersOnNodes(t *testing.T) {
 		for _, name := range append(elsewhere, "z/b") {
 			delete(w.pods, name)
 		}
-		e := &caseEngine{engine: policy.New(policy.Options{}), store: watchstore.New(watchstore.Options{})}
+		e := &caseEngine{engine: compute.New(compute.Options{}), store: watchstore.New(watchstore.Options{})}
 		if err := e.tell(w); err != nil {
 			t.Fatal(err)
 		}
