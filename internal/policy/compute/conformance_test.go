@@ -18,7 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-const conformanceDir = "../../testdata/conformance/policy"
+const conformanceDir = "../../../testdata/conformance/policy"
 
 // TestConformance computes every recorded case. What the recorded cluster's schema removed from the
 // input without a word (externalEntitySelector where Antrea does not provide it) is removed here

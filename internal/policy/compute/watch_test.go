@@ -17,7 +17,7 @@ import (
 // TestWatchScript replays the recorded script of changes and turns the deltas into the events of
 // every watch.
 func TestWatchScript(t *testing.T) {
-	script, err := policytest.ReadScript(os.DirFS("../.."))
+	script, err := policytest.ReadScript(os.DirFS("../../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
