@@ -88,7 +88,7 @@ func compare(ctx context.Context, checkout, modfile, unit string, pairs int, onl
 	if err := build(ctx, checkout, append(args, "./"+packageOfTheirs)...); err != nil {
 		return fmt.Errorf("building the benchmarks of %s: %w", checkout, err)
 	}
-	if err := build(ctx, ".", "test", "-c", "-vet=off", "-o", ours, "./internal/policy"); err != nil {
+	if err := build(ctx, ".", "test", "-c", "-vet=off", "-o", ours, "./internal/policy/compute"); err != nil {
 		return fmt.Errorf("building our benchmarks, from the root of the project: %w", err)
 	}
 	fmt.Println("| World | Antrea: min, median, max | Nephele | Ratio of a pair | Of the fastest |")
@@ -103,7 +103,7 @@ func compare(ctx context.Context, checkout, modfile, unit string, pairs int, onl
 			if err != nil {
 				return fmt.Errorf("%s on Antrea's side: %w", row.name, err)
 			}
-			o, err := run(ctx, ours, "internal/policy", "^BenchmarkStored$/^"+row.ours+"$", unit)
+			o, err := run(ctx, ours, "internal/policy/compute", "^BenchmarkStored$/^"+row.ours+"$", unit)
 			if err != nil {
 				return fmt.Errorf("%s on our side: %w", row.name, err)
 			}
