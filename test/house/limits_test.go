@@ -13,16 +13,13 @@ import (
 )
 
 // What a reader can hold in his head has an end. Whoever comes near these numbers divides a type or
-// a package.
+// a package: there are no exceptions. The API is not counted, its types have the fields that their
+// users need.
 const (
 	mostMethods = 50   // of one type, those of the types of this module that it embeds included
 	mostFields  = 30   // of one type, counted in the same way
 	mostLines   = 4000 // of one package, without tests
 )
-
-// larger is what was larger when these limits came, with what it may have at most. Whoever makes it
-// smaller lowers the number or removes the line, and what moves takes its line along; nothing new
-// is added. The API is not counted: its types have the fields that their users need.
 
 // limited is a type as far as it is counted.
 type limited struct {
@@ -46,14 +43,7 @@ func TestLimits(t *testing.T) {
 		lines[folder] += files.File(f.Pos()).LineCount()
 		count(f, folder, types)
 	}
-	used := map[string]bool{}
 	check := func(what string, has, most int) {
-		if has <= most {
-			return
-		}
-		if allowed := larger[what]; allowed != 0 {
-			used[what], most = true, allowed
-		}
 		if has > most {
 			t.Errorf("%s: %d; at most %d", what, has, most)
 		}
@@ -65,11 +55,6 @@ func TestLimits(t *testing.T) {
 		methods, fields := whole(name, types)
 		check(name+" methods", methods, mostMethods)
 		check(name+" fields", fields, mostFields)
-	}
-	for _, what := range slices.Sorted(maps.Keys(larger)) {
-		if !used[what] {
-			t.Errorf("%s is within the limits by now: remove its line", what)
-		}
 	}
 }
 
