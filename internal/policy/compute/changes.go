@@ -87,7 +87,7 @@ func (c *Changes) update(g *policy.GroupDelta, replaced bool) {
 // maxSorted is how many new objects are put in order.
 const maxSorted = 1000
 
-// sort puts the changes in the order in which they are told.
+// sort puts the changes in the order in which they are reported.
 func (c *Changes) sort() {
 	for role := range c.groups {
 		slices.SortFunc(c.groups[role], func(a, b policy.GroupDelta) int { return strings.Compare(a.Name, b.Name) })

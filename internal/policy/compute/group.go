@@ -66,11 +66,11 @@ type groups struct {
 	// dirty are those to bring up to date in the next Commit.
 	dirty []*group
 	// spares are records for the spans of groups and reaches, lists those for notes, scratch is
-	// where names are put together, and tally counts members by the ids of hosts.
+	// where names are put together, and perHost counts members by the ids of hosts.
 	spares  span.Spares
 	lists   spareLists
 	scratch []byte
-	tally   []int32
+	perHost []int32
 }
 
 // groupSlabs are where groups and their lists are made.
@@ -184,14 +184,14 @@ func (gs *groups) acquireService(name policy.NamespacedName) *group {
 
 // countMembers counts the hosts of all members of a fresh group.
 func (gs *groups) countMembers(g *group, hosts span.Table) {
-	gs.tally = append(gs.tally, make([]int32, len(hosts)-len(gs.tally))...)
+	gs.perHost = append(gs.perHost, make([]int32, len(hosts)-len(gs.perHost))...)
 	n := 0
 	for _, link := range g.selection.Cells {
 		for _, x := range link.Cell.Entities {
 			if x.In(g.role) == nil {
 				continue
 			}
-			if gs.tally[x.At.ID]++; gs.tally[x.At.ID] == 1 {
+			if gs.perHost[x.At.ID]++; gs.perHost[x.At.ID] == 1 {
 				n++
 			}
 		}
@@ -202,7 +202,7 @@ func (gs *groups) countMembers(g *group, hosts span.Table) {
 			if x.At == nil {
 				continue
 			}
-			if count := &gs.tally[x.At.ID]; *count > 0 {
+			if count := &gs.perHost[x.At.ID]; *count > 0 {
 				list = append(list, span.Count{ID: x.At.ID, N: *count})
 				*count = 0
 			}

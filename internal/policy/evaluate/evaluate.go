@@ -89,7 +89,7 @@ type RuleRef struct {
 	// Through are the entities by which the rule matches an end that it does not select itself:
 	// others with the same address, which is all that enforcers look at.
 	Through []policy.EntityRef
-	// Unseen tells of an uncertain rule that it may match by a member of a group that is not in
+	// Unseen says of an uncertain rule that it may match by a member of a group that is not in
 	// sight.
 	Unseen bool
 }
