@@ -45,7 +45,7 @@ var debian = []string{
 
 // inPods are the packages whose programs test Pods find beside agnhost, with all that they depend
 // on.
-var inPods = []string{"busybox", "curl", "dash", "netcat-openbsd"}
+var inPods = []string{"busybox-static", "curl", "dash", "netcat-openbsd", "wget"}
 
 // Tools are the programs of a cluster that are not Nephele's. It does not change.
 type Tools struct {
