@@ -359,7 +359,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		if !f.reaches(80) || f.open(82) {
 			t.Fatalf("killed before %s: neither of the two is in force", at)
 		}
-		// A late answer would take an open port for a closed one, and the older version for the newer.
+		// Without time to answer an open port counts as closed, and the older version as the newer.
 		newer := f.openWithin(81, 2*time.Second) == (generation%2 == 0)
 		left[newer]++
 		// Without the controller the next agent goes on from there, and not back.
