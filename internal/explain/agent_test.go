@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
@@ -17,7 +18,6 @@ import (
 	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/policy/evaluate"
 	"github.com/nephele-io/nephele/internal/reach"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TestEntityOfExternalNode: the entity that a controller has made for an ExternalNode is no

@@ -1,11 +1,12 @@
 package compute
 
-import "iter"
-import "github.com/nephele-io/nephele/internal/policy/world"
+import (
+	"iter"
 
-import "github.com/nephele-io/nephele/internal/policy/selectors"
-
-import "github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
+	"github.com/nephele-io/nephele/internal/policy/world"
+)
 
 // Input names an object that an Engine was given. Entity is for entities only; of policies Name is
 // the UID.

@@ -1,12 +1,13 @@
 package compute
 
 import (
-	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/policy/slab"
-	"github.com/nephele-io/nephele/internal/policy/span"
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/slab"
+	"github.com/nephele-io/nephele/internal/policy/span"
 )
 
 // Changes is what one Commit changed. Objects that are new are described one by one, while somebody

@@ -1,10 +1,11 @@
 package compute
 
 import (
+	"slices"
+
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/slab"
 	"github.com/nephele-io/nephele/internal/policy/span"
-	"slices"
 )
 
 // Commit brings everything computed up to date and returns what changed since the last Commit.

@@ -1,13 +1,12 @@
 package compute
 
-import "github.com/nephele-io/nephele/internal/policy/slab"
-import "github.com/nephele-io/nephele/internal/policy/translate"
-
-import "github.com/nephele-io/nephele/internal/policy/world"
-
-import "github.com/nephele-io/nephele/internal/policy/span"
-
-import "github.com/nephele-io/nephele/internal/policy"
+import (
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/slab"
+	"github.com/nephele-io/nephele/internal/policy/span"
+	"github.com/nephele-io/nephele/internal/policy/translate"
+	"github.com/nephele-io/nephele/internal/policy/world"
+)
 
 // Options choose between readings of the policy language.
 type Options struct {

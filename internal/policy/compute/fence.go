@@ -1,11 +1,12 @@
 package compute
 
-import "slices"
-import "github.com/nephele-io/nephele/internal/policy/world"
+import (
+	"slices"
 
-import "github.com/nephele-io/nephele/internal/policy/selectors"
-
-import "github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
+	"github.com/nephele-io/nephele/internal/policy/world"
+)
 
 // fence watches whether one of the selections of a Group has anything outside the Group's
 // Namespace.

@@ -2,12 +2,13 @@ package compute
 
 import (
 	"cmp"
+	"slices"
+
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/selectors"
 	"github.com/nephele-io/nephele/internal/policy/slab"
 	"github.com/nephele-io/nephele/internal/policy/span"
 	"github.com/nephele-io/nephele/internal/policy/world"
-	"slices"
 )
 
 // group is a computed address group or applied-to group. It lives while a policy refers to it.

@@ -1,11 +1,12 @@
 package compute
 
 import (
+	"slices"
+
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/selectors"
 	"github.com/nephele-io/nephele/internal/policy/translate"
 	"github.com/nephele-io/nephele/internal/policy/world"
-	"slices"
 )
 
 // groupDef is what is known about a Group or ClusterGroup by name: the object, if there is one, and

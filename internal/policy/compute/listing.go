@@ -1,9 +1,10 @@
 package compute
 
 import (
-	"github.com/nephele-io/nephele/internal/policy"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // Listing returns everything computed. It must be called right after Commit: changes made since may

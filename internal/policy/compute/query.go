@@ -1,12 +1,13 @@
 package compute
 
 import (
-	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/policy/selectors"
-	"github.com/nephele-io/nephele/internal/policy/world"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
+	"github.com/nephele-io/nephele/internal/policy/world"
 )
 
 // The methods in this file answer questions about what the Engine holds. Like Listing they must be

@@ -1,10 +1,11 @@
 package compute
 
 import (
-	"github.com/nephele-io/nephele/internal/policy/slab"
-	"github.com/nephele-io/nephele/internal/policy/span"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy/slab"
+	"github.com/nephele-io/nephele/internal/policy/span"
 )
 
 // reach is the span shared by the policies that apply to the same applied-to groups.

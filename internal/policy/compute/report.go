@@ -1,9 +1,10 @@
 package compute
 
 import (
-	"github.com/nephele-io/nephele/internal/policy"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // reportKey identifies the object of a report.

@@ -1,15 +1,14 @@
 package compute
 
-import "slices"
-import "github.com/nephele-io/nephele/internal/policy/translate"
+import (
+	"slices"
 
-import "github.com/nephele-io/nephele/internal/policy/world"
-
-import "github.com/nephele-io/nephele/internal/policy/selectors"
-
-import "github.com/nephele-io/nephele/internal/policy"
-
-import "github.com/nephele-io/nephele/internal/policy/slab"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
+	"github.com/nephele-io/nephele/internal/policy/slab"
+	"github.com/nephele-io/nephele/internal/policy/translate"
+	"github.com/nephele-io/nephele/internal/policy/world"
+)
 
 // uses is what one policy uses of the rest, as its translation asks for it: it is the Resolver of
 // the Engine. Of what is in it the policy has a use each.

@@ -2,9 +2,10 @@ package evaluate
 
 import (
 	"cmp"
-	"github.com/nephele-io/nephele/internal/policy"
 	"net/netip"
 	"slices"
+
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // Priorities that order policies beside their tiers.

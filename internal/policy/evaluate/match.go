@@ -1,9 +1,10 @@
 package evaluate
 
 import (
-	"github.com/nephele-io/nephele/internal/policy"
 	"net/netip"
 	"slices"
+
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // match is the result of holding a rule against a flow.

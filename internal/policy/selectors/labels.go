@@ -1,9 +1,10 @@
 package selectors
 
 import (
-	"github.com/nephele-io/nephele/internal/policy/slab"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy/slab"
 )
 
 // ServiceAccountLabel is the synthetic Pod label that service account peers select.

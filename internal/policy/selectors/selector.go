@@ -1,9 +1,10 @@
 package selectors
 
 import (
-	"github.com/nephele-io/nephele/internal/policy"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // operator is the operator of a compiled requirement.

@@ -3,8 +3,9 @@ package span
 import (
 	"cmp"
 	"encoding/binary"
-	"github.com/nephele-io/nephele/internal/policy/slab"
 	"slices"
+
+	"github.com/nephele-io/nephele/internal/policy/slab"
 )
 
 // Host is an enforcer key that entities have.

@@ -1,7 +1,10 @@
 package translate
 
-import "slices"
-import "github.com/nephele-io/nephele/internal/policy"
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/policy"
+)
 
 // contents are contents of rules that were made lately, each at the place that its hash gives it:
 // most policies say what many others say, of other groups, and they come one after the other.

@@ -1,9 +1,11 @@
 package translate
 
-import "slices"
-import "github.com/nephele-io/nephele/internal/policy"
+import (
+	"slices"
 
-import "github.com/nephele-io/nephele/internal/policy/slab"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/slab"
+)
 
 // kubernetes translates a Kubernetes NetworkPolicy.
 func (t *translation) kubernetes() {

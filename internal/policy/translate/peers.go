@@ -1,11 +1,12 @@
 package translate
 
 import (
+	"net/netip"
+	"strconv"
+
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/selectors"
 	"github.com/nephele-io/nephele/internal/policy/slab"
-	"net/netip"
-	"strconv"
 )
 
 // indexedPeer is a peer with its path in the policy.

@@ -1,11 +1,12 @@
 package translate
 
 import (
-	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/policy/selectors"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
 )
 
 // space is a Namespace in which a rule with peers relative to the Namespace applies, with the

@@ -1,12 +1,13 @@
 package translate
 
 import (
-	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/policy/selectors"
-	"github.com/nephele-io/nephele/internal/policy/slab"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/selectors"
+	"github.com/nephele-io/nephele/internal/policy/slab"
 )
 
 // defaultTier is the tier of policies that name none.

@@ -1,7 +1,10 @@
 package store
 
-import "time"
-import "github.com/nephele-io/nephele/internal/sim/aws"
+import (
+	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/aws"
+)
 
 // completeVPC gives a VPC its main route table and its default ACL. Their ids depend on the VPC's
 // alone.

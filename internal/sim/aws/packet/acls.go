@@ -1,7 +1,10 @@
 package packet
 
-import "net/netip"
-import "github.com/nephele-io/nephele/internal/sim/aws"
+import (
+	"net/netip"
+
+	"github.com/nephele-io/nephele/internal/sim/aws"
+)
 
 // header is what a network ACL sees of one packet.
 type header struct {
