@@ -33,7 +33,7 @@ import (
 
 var (
 	connections = flag.Int("connections", 3000, "how many connections are made each time")
-	rounds      = flag.Int("rounds", 5, "how many times each is measured, in turns")
+	rounds      = flag.Int("rounds", 40, "how many times each is measured, in turns")
 )
 
 // node is the network of a Node with two Pods.

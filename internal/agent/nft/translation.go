@@ -214,12 +214,13 @@ func (n *Network) segments(p *ruleset.Program) {
 // untracked keeps conntrack from following packets that are wrapped. Every connection between Pods
 // has a source port of its own outside, so it would take another entry on both Nodes, which is made
 // anew when the connection rests. Nothing answers such a packet, so no rule misses the entry; what
-// is inside is followed as ever.
+// is inside is followed as ever. Over IPv6 they are followed: routers do not split packets there,
+// and policies admit the message that one was too big by its entry.
 func (n *Network) untracked(p *ruleset.Program) {
 	if !n.Wraps {
 		return
 	}
-	wrapped := []ruleset.Match{{Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchPort, Lo: n.Port, Hi: n.Port}}
+	wrapped := []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(ruleset.IPv4)}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchPort, Lo: n.Port, Hi: n.Port}}
 	rule := ruleset.Rule{Action: ruleset.NoTrack, Matches: wrapped, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what Nodes wrap is not tracked"}}
 	p.Chains[string(ruleset.FromNode)] = &ruleset.Chain{Rules: []ruleset.Rule{rule}}
 	// A Pod that sends to this port of somebody else gets its answers by conntrack.
