@@ -17,6 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -45,8 +46,8 @@ spec:
 // TestExplainSnapshot: what is not enforced is said to be so, and what the groups of the account do
 // in its place.
 func TestExplainSnapshot(t *testing.T) {
-	manifests := file(t, "half.yaml", cloudManifests+halfDone)
-	suspended := file(t, "broken.yaml", cloudManifests+halfDone+`---
+	manifests := file(t, "half.yaml", previewtest.HybridManifests+halfDone)
+	suspended := file(t, "broken.yaml", previewtest.HybridManifests+halfDone+`---
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: VirtualMachine
 metadata: {name: i-0837c877110427f2b, namespace: vms, annotations: {nephele.io/break-glass: fire}}
@@ -75,7 +76,7 @@ metadata: {name: i-0837c877110427f2b, namespace: vms, annotations: {nephele.io/b
 			"VM vms/CVP Server Test -> 8.8.8.8, UDP port 53: Allow\n", "the source has no public address: it gets out only through a NAT gateway",
 			"ingress Allow: an address; no policy applies there"}},
 	} {
-		r := nephele(t, "", append([]string{"explain", "-f", c.file, "--snapshot", realAccount}, strings.Fields(c.question)...)...)
+		r := nephele(t, "", append([]string{"explain", "-f", c.file, "--snapshot", previewtest.HybridCloud}, strings.Fields(c.question)...)...)
 		if r.code != c.code || strings.Contains(r.stdout, "Native") {
 			t.Errorf("%s: exit %d, want %d\n%s%s", name, r.code, c.code, r.stdout, r.err)
 		}
@@ -85,7 +86,7 @@ metadata: {name: i-0837c877110427f2b, namespace: vms, annotations: {nephele.io/b
 			}
 		}
 	}
-	r := nephele(t, "", "explain", "-f", manifests, "--snapshot", realAccount, "--from", "203.0.113.7", "--to", "vms/i-075dc46a9bc347264", "--port", "22", "-o", "json")
+	r := nephele(t, "", "explain", "-f", manifests, "--snapshot", previewtest.HybridCloud, "--from", "203.0.113.7", "--to", "vms/i-075dc46a9bc347264", "--port", "22", "-o", "json")
 	var got analysis.FlowAnswer
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitDone {
 		t.Fatalf("%v: %+v", err, r)
@@ -101,8 +102,8 @@ metadata: {name: i-0837c877110427f2b, namespace: vms, annotations: {nephele.io/b
 // TestExplainLive: in a cluster the statuses say what is not enforced, and the cloud what is in its
 // place.
 func TestExplainLive(t *testing.T) {
-	server := simulated(t, loaded(t, realAccount), 0)
-	set, err := manifest.Load([]string{"-"}, strings.NewReader(strings.Replace(cloudManifests, "  awsConfig:\n", "  awsConfig:\n    endpoint: "+server.URL()+"\n", 1)+halfDone+`---
+	server := previewtest.Simulated(t, previewtest.Loaded(t, previewtest.HybridCloud), 0)
+	set, err := manifest.Load([]string{"-"}, strings.NewReader(strings.Replace(previewtest.HybridManifests, "  awsConfig:\n", "  awsConfig:\n    endpoint: "+server.URL()+"\n", 1)+halfDone+`---
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: VirtualMachine
 metadata: {name: i-075dc46a9bc347264, namespace: vms}

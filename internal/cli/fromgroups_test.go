@@ -1,40 +1,12 @@
 package cli
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// TestPoliciesFromGroupsMeanTheSame: on random accounts, the policies that are made from the groups
-// are valid, and with them every flow has the verdict that the simulator gives it without them.
-func TestPoliciesFromGroupsMeanTheSame(t *testing.T) {
-	policies := 0
-	for seed := range uint64(15) {
-		r := rand.New(rand.NewPCG(seed, 33))
-		text := randomEstate(r, true)
-		made := nephele(t, "", "policy", "from-groups", "-f", file(t, "account.yaml", reachAccount), "--snapshot", file(t, "estate.yaml", text))
-		for _, line := range strings.Split(strings.TrimSpace(made.err), "\n") {
-			if line != "" && !strings.HasPrefix(line, "note: ") && !strings.Contains(line, "its interfaces hold different groups") {
-				t.Fatalf("seed %d: exit %d: %s", seed, made.code, line)
-			}
-		}
-		if differ := strings.Contains(made.err, "left out"); differ != (made.code == ExitNo) || !differ && made.code != ExitDone {
-			t.Fatalf("seed %d: exit %d: %s", seed, made.code, made.err)
-		}
-		policies += strings.Count(made.stdout, "kind: NetworkPolicy")
-		e := bringToLife(t, text, reachAccount+made.stdout)
-		passed, stopped := e.compare(t, fmt.Sprint("seed ", seed))
-		if passed == 0 || stopped == 0 {
-			t.Errorf("seed %d: %d flows pass and %d do not: want some of both", seed, passed, stopped)
-		}
-	}
-	if policies < 30 {
-		t.Errorf("only %d policies were made", policies)
-	}
-}
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
+)
 
 // TestFromGroupsTellsWhatIsLeftOut: what a policy cannot say is not in it, and told.
 func TestFromGroupsTellsWhatIsLeftOut(t *testing.T) {
@@ -59,7 +31,7 @@ accounts:
 		"policy",
 		"from-groups",
 		"-f",
-		file(t, "account.yaml", strings.Replace(reachAccount, ", {vpcMatch: {matchName: v1}}, {vpcMatch: {matchName: v2}}", "", 1)),
+		file(t, "account.yaml", strings.Replace(previewtest.ShopAccount, ", {vpcMatch: {matchName: v1}}, {vpcMatch: {matchName: v2}}", "", 1)),
 		"--snapshot",
 		path,
 	)

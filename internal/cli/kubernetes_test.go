@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 // TestKubernetesPoliciesAreAdmitted: what the API server refuses in a Kubernetes NetworkPolicy is
@@ -71,7 +73,7 @@ func TestKubernetesPoliciesOfAll(t *testing.T) {
 	in := file(t, "k.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: k, namespace: a}\nspec: {podSelector: {}, policyTypes: [egress]}\n")
 	for _, args := range [][]string{
 		{"explain", "--from", "10.0.0.1", "--to", "10.0.0.2", "--protocol", "TCP", "--port", "80"},
-		{"plan", "--snapshot", realAccount},
+		{"plan", "--snapshot", previewtest.HybridCloud},
 	} {
 		if r := nephele(t, "", append(args, "-f", in)...); r.code != ExitBadInput || !strings.Contains(r.err, `invalid value "egress"`) {
 			t.Errorf("%v: %+v", args, r)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 // agentedManifests hand a VM of the real account to the agent in it. VERDICT is what the controller
@@ -37,9 +38,9 @@ func planAgented(t *testing.T, status, reason, message, policy string) (string, 
 	if status != "" {
 		verdict = fmt.Sprintf("[{type: Agented, status: %q, reason: %s, message: %q, lastTransitionTime: '2026-01-02T03:04:05Z'}]", status, reason, message)
 	}
-	manifests := strings.Replace(cloudManifests, "{matchID: i-0837c877110427f2b}]", "{matchID: i-0837c877110427f2b}]\n    agented: true", 1) +
+	manifests := strings.Replace(previewtest.HybridManifests, "{matchID: i-0837c877110427f2b}]", "{matchID: i-0837c877110427f2b}]\n    agented: true", 1) +
 		strings.Replace(agentedManifests, "VERDICT", verdict, 1) + "---" + policy
-	flags := []string{"plan", "-f", "-", "--snapshot", realAccount}
+	flags := []string{"plan", "-f", "-", "--snapshot", previewtest.HybridCloud}
 	text := nephele(t, manifests, flags...)
 	if text.code == ExitBadInput {
 		t.Fatal(text.err)
@@ -56,21 +57,21 @@ func planAgented(t *testing.T, status, reason, message, policy string) (string, 
 // enforce what is planned, as one that the cloud guards.
 func TestPlanOfAgentedVMs(t *testing.T) {
 	const vm = "us-west-2/i-075dc46a9bc347264"
-	layer7 := strings.Replace(sshPolicy, "ports: [{port: 22}]", "l7Protocols: [{http: {}}]", 1)
+	layer7 := strings.Replace(previewtest.SSHPolicy, "ports: [{port: 22}]", "l7Protocols: [{http: {}}]", 1)
 	for name, c := range map[string]struct {
 		status, reason, message, policy string
 		enforces                        bool
 		told                            string
 		rule                            string
 	}{
-		"never heard of": {policy: sshPolicy, told: "the cloud guards the VM: no agent has told about itself", rule: "ingress tcp 22 from 10.0.0.0/8"},
-		"silent": {status: "False", reason: "AgentSilent", message: "the cloud guards the VM: its agent has told nothing for long", policy: sshPolicy,
+		"never heard of": {policy: previewtest.SSHPolicy, told: "the cloud guards the VM: no agent has told about itself", rule: "ingress tcp 22 from 10.0.0.0/8"},
+		"silent": {status: "False", reason: "AgentSilent", message: "the cloud guards the VM: its agent has told nothing for long", policy: previewtest.SSHPolicy,
 			told: "its agent has told nothing for long", rule: "ingress tcp 22 from 10.0.0.0/8"},
-		"enforces": {status: "True", reason: "AgentEnforces", message: "the agent enforces", policy: sshPolicy, enforces: true,
+		"enforces": {status: "True", reason: "AgentEnforces", message: "the agent enforces", policy: previewtest.SSHPolicy, enforces: true,
 			told: "the agent enforces; the cloud lets in all ingress", rule: "ingress all from 0.0.0.0/0"},
 		"could not": {status: "True", reason: "AgentEnforces", message: "the agent enforces", policy: layer7,
 			told: "its agent does not enforce AntreaNetworkPolicy vms/ssh: rule ssh: layer 7 protocols cannot be enforced by the agent"},
-		"could not, and will": {status: "False", reason: "PolicyFailed", message: "its agent does not enforce it", policy: sshPolicy, enforces: true,
+		"could not, and will": {status: "False", reason: "PolicyFailed", message: "its agent does not enforce it", policy: previewtest.SSHPolicy, enforces: true,
 			told: "the agent enforces; the cloud lets in all ingress", rule: "ingress all from 0.0.0.0/0"},
 	} {
 		text, account := planAgented(t, c.status, c.reason, c.message, c.policy)

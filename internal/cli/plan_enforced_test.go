@@ -16,6 +16,7 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -65,13 +66,13 @@ func enforcedSnapshot(t *testing.T, policies string) string {
 // not tell the identities which the cluster gave them; only tags differ then. A rule that differs
 // is one.
 func TestPlanOfAnEnforcedAccount(t *testing.T) {
-	snapshot := enforcedSnapshot(t, sshPolicy)
+	snapshot := enforcedSnapshot(t, previewtest.SSHPolicy)
 	for name, flags := range map[string][]string{"told": {"--cluster-id", "cluster"}, "found": nil} {
-		r := nephele(t, fromGit(sshPolicy), append([]string{"plan", "-f", "-", "--snapshot", snapshot}, flags...)...)
+		r := nephele(t, fromGit(previewtest.SSHPolicy), append([]string{"plan", "-f", "-", "--snapshot", snapshot}, flags...)...)
 		if r.code != ExitDone {
 			t.Errorf("%s: %+v", name, r)
 		}
-		r = nephele(t, fromGit(strings.ReplaceAll(sshPolicy, "port: 22", "port: 443")), append([]string{"plan", "-f", "-", "--snapshot", snapshot}, flags...)...)
+		r = nephele(t, fromGit(strings.ReplaceAll(previewtest.SSHPolicy, "port: 22", "port: 443")), append([]string{"plan", "-f", "-", "--snapshot", snapshot}, flags...)...)
 		if r.code != ExitNo || !strings.Contains(r.stdout, "tcp 443") {
 			t.Errorf("%s, another port: %+v", name, r)
 		}
@@ -85,14 +86,14 @@ func TestPlanOfAnEnforcedAccount(t *testing.T) {
 // TestPlanTellsOfTagsOnly: what only tags lack is said so, in the text and for programs, and counts
 // as enforced.
 func TestPlanTellsOfTagsOnly(t *testing.T) {
-	snapshot := enforcedSnapshot(t, sshPolicy)
-	r := nephele(t, fromGit(sshPolicy), "plan", "-f", "-", "--snapshot", snapshot)
+	snapshot := enforcedSnapshot(t, previewtest.SSHPolicy)
+	r := nephele(t, fromGit(previewtest.SSHPolicy), "plan", "-f", "-", "--snapshot", snapshot)
 	for _, want := range []string{"AntreaNetworkPolicy vms/ssh: 1 VM: 1 enforced\n", "Only tags differ: all is enforced as it should be.\n"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}
 	}
-	r = nephele(t, fromGit(sshPolicy), "plan", "-f", "-", "--snapshot", snapshot, "-o", "json")
+	r = nephele(t, fromGit(previewtest.SSHPolicy), "plan", "-f", "-", "--snapshot", snapshot, "-o", "json")
 	var got analysis.PlanAnswer
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitDone || len(got.Accounts) != 1 || !got.Accounts[0].TagsOnly {
 		t.Errorf("%v: %+v", err, r)

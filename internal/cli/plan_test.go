@@ -19,65 +19,12 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-const realAccount = "../sim/estate/data/hybrid-cloud"
-
-// cloudManifests select the machines of a VPC of the real account; entities are as the inventory
-// makes them.
-const cloudManifests = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: vms}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudProviderAccount
-metadata: {name: hybrid, namespace: vms}
-spec:
-  awsConfig:
-    region: [us-west-2]
-    secretRef: {name: s, namespace: vms, key: k}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudEntitySelector
-metadata: {name: two, namespace: vms}
-spec:
-  accountName: hybrid
-  accountNamespace: vms
-  vmSelector:
-  - vmMatch: [{matchID: i-075dc46a9bc347264}, {matchID: i-0837c877110427f2b}]
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata:
-  name: virtualmachine-i-075dc46a9bc347264
-  namespace: vms
-  labels: {nephe.antrea.io/cloud-vm-uid: i-075dc46a9bc347264, nephe.antrea.io/cloud-region: us-west-2}
-spec: {externalNode: cloud/vms/hybrid, endpoints: [{ip: 192.168.1.25}]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata:
-  name: virtualmachine-i-0837c877110427f2b
-  namespace: vms
-  labels: {nephe.antrea.io/cloud-vm-uid: i-0837c877110427f2b, nephe.antrea.io/cloud-region: us-west-2}
-spec: {externalNode: cloud/vms/hybrid, endpoints: [{ip: 192.168.1.138}]}
-`
-
-const sshPolicy = `
-apiVersion: crd.antrea.io/v1beta1
-kind: NetworkPolicy
-metadata: {name: ssh, namespace: vms}
-spec:
-  priority: 5
-  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-vm-uid: i-075dc46a9bc347264}}}]
-  ingress:
-  - {name: ssh, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 22}]}
-`
-
 func TestPlanOffline(t *testing.T) {
-	r := nephele(t, "", "plan", "-f", file(t, "cloud.yaml", cloudManifests), "-f", file(t, "policy.yaml", sshPolicy), "--snapshot", realAccount)
+	r := nephele(t, "", "plan", "-f", file(t, "cloud.yaml", previewtest.HybridManifests), "-f", file(t, "policy.yaml", previewtest.SSHPolicy), "--snapshot", previewtest.HybridCloud)
 	if r.code != ExitNo {
 		t.Fatalf("exit %d: %s", r.code, r.err)
 	}
@@ -88,7 +35,7 @@ func TestPlanOffline(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}
 	}
-	j := nephele(t, cloudManifests+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", realAccount, "-o", "json")
+	j := nephele(t, previewtest.HybridManifests+"---"+previewtest.SSHPolicy, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud, "-o", "json")
 	var got struct {
 		Accounts []struct {
 			Account string
@@ -111,35 +58,35 @@ func TestPlanOffline(t *testing.T) {
 
 // TestPlanFromSelectors: the entities are what the inventory would make of the selectors.
 func TestPlanFromSelectors(t *testing.T) {
-	before, _, _ := strings.Cut(cloudManifests, "---\napiVersion: crd.antrea.io/v1alpha2")
-	r := nephele(t, before+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", realAccount)
+	before, _, _ := strings.Cut(previewtest.HybridManifests, "---\napiVersion: crd.antrea.io/v1alpha2")
+	r := nephele(t, before+"---"+previewtest.SSHPolicy, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud)
 	if r.code != ExitNo || !strings.Contains(r.stdout, "      + ingress tcp 22 from 10.0.0.0/8\n") {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestPlanWithNothingToDo(t *testing.T) {
-	r := nephele(t, cloudManifests, "plan", "-f", "-", "--snapshot", realAccount)
+	r := nephele(t, previewtest.HybridManifests, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud)
 	if r.code != ExitDone || !strings.Contains(r.stdout, "Plan: nothing to do.") {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestPlanBadInput(t *testing.T) {
-	input := file(t, "cloud.yaml", cloudManifests)
+	input := file(t, "cloud.yaml", previewtest.HybridManifests)
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, c := range map[string]struct {
 		stdin string
 		args  []string
 		want  string
 	}{
-		"no manifests":      {"", []string{"--snapshot", realAccount}, "--snapshot needs -f"},
+		"no manifests":      {"", []string{"--snapshot", previewtest.HybridCloud}, "--snapshot needs -f"},
 		"no such snapshot":  {"", []string{"-f", input, "--snapshot", missing}, "--snapshot: "},
 		"not a snapshot":    {"", []string{"-f", input, "--snapshot", input}, "--snapshot: "},
-		"no account":        {sshPolicy, []string{"-f", "-", "--snapshot", realAccount}, "there is no CloudProviderAccount"},
-		"no such region":    {strings.ReplaceAll(cloudManifests, "us-west-2", "xx-east-9"), []string{"-f", "-", "--snapshot", realAccount}, "region xx-east-9"},
-		"refused policy":    {cloudManifests + "---" + strings.ReplaceAll(sshPolicy, "10.0.0.0/8", "10.0.0.0/99"), []string{"-f", "-", "--snapshot", realAccount}, "spec.ingress[0].from[0].ipBlock.cidr"},
-		"output":            {"", []string{"-f", input, "--snapshot", realAccount, "-o", "xml"}, `--output "xml"`},
+		"no account":        {previewtest.SSHPolicy, []string{"-f", "-", "--snapshot", previewtest.HybridCloud}, "there is no CloudProviderAccount"},
+		"no such region":    {strings.ReplaceAll(previewtest.HybridManifests, "us-west-2", "xx-east-9"), []string{"-f", "-", "--snapshot", previewtest.HybridCloud}, "region xx-east-9"},
+		"refused policy":    {previewtest.HybridManifests + "---" + strings.ReplaceAll(previewtest.SSHPolicy, "10.0.0.0/8", "10.0.0.0/99"), []string{"-f", "-", "--snapshot", previewtest.HybridCloud}, "spec.ingress[0].from[0].ipBlock.cidr"},
+		"output":            {"", []string{"-f", input, "--snapshot", previewtest.HybridCloud, "-o", "xml"}, `--output "xml"`},
 		"no cluster at all": {"", []string{"--kubeconfig", missing}, "finding the cluster"},
 	} {
 		r := nephele(t, c.stdin, append([]string{"plan"}, c.args...)...)
@@ -155,7 +102,7 @@ func TestPlanOverCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := manifest.Load([]string{"-"}, strings.NewReader(cloudManifests+"---"+sshPolicy))
+	set, err := manifest.Load([]string{"-"}, strings.NewReader(previewtest.HybridManifests+"---"+previewtest.SSHPolicy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +121,7 @@ func TestPlanOverCluster(t *testing.T) {
 			t.Fatalf("%v, refused %v, notes %v", err, p.In.Refused, p.In.Notes)
 		}
 		var stop func()
-		if p.Open, stop, err = simulate(context.WithoutCancel(t.Context()), p.In, realAccount); err != nil {
+		if p.Open, stop, err = simulate(context.WithoutCancel(t.Context()), p.In, previewtest.HybridCloud); err != nil {
 			t.Fatal(err)
 		}
 		defer stop()
@@ -192,7 +139,7 @@ func TestPlanOverCluster(t *testing.T) {
 		t.Errorf("the cluster as it is:\n%s", got)
 	}
 	// The changed policy is in a tier and a Namespace that only the cluster has.
-	over := strings.NewReplacer("port: 22", "port: 443", "spec:", "spec:\n  tier: late").Replace(sshPolicy)
+	over := strings.NewReplacer("port: 22", "port: 443", "spec:", "spec:\n  tier: late").Replace(previewtest.SSHPolicy)
 	if got := rules([]string{"-"}, over); !strings.Contains(got, "ingress tcp 443 from 10.0.0.0/8") || strings.Contains(got, "ingress tcp 22 ") {
 		t.Errorf("the cluster with the policy changed:\n%s", got)
 	}
@@ -201,19 +148,19 @@ func TestPlanOverCluster(t *testing.T) {
 // TestPlanBeforeAnythingIsApplied: the manifests bring the account, its Secret and the Namespace
 // themselves.
 func TestPlanBeforeAnythingIsApplied(t *testing.T) {
-	server := simulated(t, loaded(t, realAccount), 0)
+	server := previewtest.Simulated(t, previewtest.Loaded(t, previewtest.HybridCloud), 0)
 	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "test"}}).Build()
-	account, _, _ := strings.Cut(cloudManifests, "---\napiVersion: crd.antrea.io")
+	account, _, _ := strings.Cut(previewtest.HybridManifests, "---\napiVersion: crd.antrea.io")
 	account = strings.Replace(account, "  awsConfig:\n", "  awsConfig:\n    endpoint: "+server.URL()+"\n", 1)
 	value := `{"accessKeyId": "` + estate.DefaultAccessKeyID + `", "accessKeySecret": "` + estate.DefaultSecret + `"}`
 	for field, value := range map[string]string{"stringData": value, "data": base64.StdEncoding.EncodeToString([]byte(value))} {
 		secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: vms}\n" + field + ": {k: '" + value + "'}\n"
-		p, err := planOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+sshPolicy), controller.LocalAccess())
+		p, err := planOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+previewtest.SSHPolicy), controller.LocalAccess())
 		if err != nil || len(p.In.Refused) > 0 {
 			t.Fatalf("%v, refused %v", err, p.In.Refused)
 		}
@@ -233,7 +180,7 @@ func TestPlanKnowsModes(t *testing.T) {
 			annotations + "}}\nstatus: {cloudId: i-075dc46a9bc347264, region: us-west-2, mode: " + mode + ", modeReason: selector two}\n"
 	}
 	selector := func(spec string) string {
-		return strings.Replace(cloudManifests, "  accountName: hybrid\n", "  accountName: hybrid\n"+spec, 1)
+		return strings.Replace(previewtest.HybridManifests, "  accountName: hybrid\n", "  accountName: hybrid\n"+spec, 1)
 	}
 	planned := "in mode plan: what is shown is done only in mode enforce (CloudEntitySelector vms/two)"
 	for name, c := range map[string]struct {
@@ -241,18 +188,18 @@ func TestPlanKnowsModes(t *testing.T) {
 		code      int
 		text      string
 	}{
-		"enforced":          {cloudManifests, ExitNo, "# take over"},
+		"enforced":          {previewtest.HybridManifests, ExitNo, "# take over"},
 		"planned selector":  {selector("  mode: plan\n"), ExitNo, planned},
-		"planned account":   {strings.Replace(cloudManifests, "  awsConfig:\n", "  mode: plan\n  awsConfig:\n", 1), ExitNo, planned},
+		"planned account":   {strings.Replace(previewtest.HybridManifests, "  awsConfig:\n", "  mode: plan\n  awsConfig:\n", 1), ExitNo, planned},
 		"released selector": {selector("  mode: released\n"), ExitDone, "in mode released: no policy is enforced, and what is held is given back (CloudEntitySelector vms/two)"},
-		"released account":  {strings.Replace(cloudManifests, "  awsConfig:\n", "  mode: released\n  awsConfig:\n", 1), ExitDone, "Plan: nothing to do."},
+		"released account":  {strings.Replace(previewtest.HybridManifests, "  awsConfig:\n", "  mode: released\n  awsConfig:\n", 1), ExitDone, "Plan: nothing to do."},
 		"broken glass of the selector": {
-			strings.Replace(cloudManifests, "{name: two, ", "{name: two, annotations: {nephele.io/break-glass: fire}, ", 1), ExitDone, "(CloudEntitySelector vms/two: fire)",
+			strings.Replace(previewtest.HybridManifests, "{name: two, ", "{name: two, annotations: {nephele.io/break-glass: fire}, ", 1), ExitDone, "(CloudEntitySelector vms/two: fire)",
 		},
-		"broken glass of the VM": {cloudManifests + vm("nephele.io/break-glass: fire", "enforce"), ExitDone, "(VirtualMachine vms/i-075dc46a9bc347264: fire)"},
-		"a former status":        {cloudManifests + vm("", "released"), ExitNo, "# take over"},
+		"broken glass of the VM": {previewtest.HybridManifests + vm("nephele.io/break-glass: fire", "enforce"), ExitDone, "(VirtualMachine vms/i-075dc46a9bc347264: fire)"},
+		"a former status":        {previewtest.HybridManifests + vm("", "released"), ExitNo, "# take over"},
 	} {
-		r := nephele(t, c.manifests+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", realAccount)
+		r := nephele(t, c.manifests+"---"+previewtest.SSHPolicy, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud)
 		if r.code != c.code || !strings.Contains(r.stdout, c.text) {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -263,9 +210,9 @@ func TestPlanKnowsModes(t *testing.T) {
 // numbers.
 func TestPlanWithinQuotas(t *testing.T) {
 	quotas := func(text string) string {
-		return strings.Replace(cloudManifests, "  awsConfig:\n", "  awsConfig:\n    quotas: "+text+"\n", 1)
+		return strings.Replace(previewtest.HybridManifests, "  awsConfig:\n", "  awsConfig:\n    quotas: "+text+"\n", 1)
 	}
-	two := strings.Replace(sshPolicy, "ports: [{port: 22}]", "ports: [{port: 22}, {port: 24}]", 1)
+	two := strings.Replace(previewtest.SSHPolicy, "ports: [{port: 22}]", "ports: [{port: 22}, {port: 24}]", 1)
 	for text, want := range map[string]struct {
 		code int
 		text string
@@ -279,7 +226,7 @@ func TestPlanWithinQuotas(t *testing.T) {
 		"{rulesPerGroup: 0}":                          {ExitBadInput, "rulesPerGroup"},
 		"{rulesPerInterface: 5}":                      {ExitBadInput, "rulesPerInterface"},
 	} {
-		r := nephele(t, quotas(text)+"---"+two, "plan", "-f", "-", "--snapshot", realAccount)
+		r := nephele(t, quotas(text)+"---"+two, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud)
 		if r.code != want.code || !strings.Contains(r.stdout+r.err, want.text) {
 			t.Errorf("quotas %s: %+v", text, r)
 		}

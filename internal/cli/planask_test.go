@@ -6,6 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/manifest"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 // TestSecretsAreNotSent: the controller is sent nothing of manifests that hold what it does not
@@ -18,15 +19,15 @@ func TestSecretsAreNotSent(t *testing.T) {
 		}
 		return set
 	}
-	set := load(cloudManifests)
+	set := load(previewtest.HybridManifests)
 	if text, why, err := sendable(set); err != nil || text != "" && strings.Contains(text, "Secret") || text == "" && why == "" {
 		t.Errorf("%q, %q, %v", text, why, err)
 	}
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: keys, namespace: a}\nstringData: {credentials: hush}\n"
-	if text, why, err := sendable(load(sshPolicy + "---\n" + secret)); err != nil || text != "" || !strings.Contains(why, "Secret") || strings.Contains(why, "hush") {
+	if text, why, err := sendable(load(previewtest.SSHPolicy + "---\n" + secret)); err != nil || text != "" || !strings.Contains(why, "Secret") || strings.Contains(why, "hush") {
 		t.Errorf("with a Secret: %q, %q, %v", text, why, err)
 	}
-	set = load("# a word\n---\n" + sshPolicy)
+	set = load("# a word\n---\n" + previewtest.SSHPolicy)
 	text, why, err := sendable(set)
 	if err != nil || why != "" {
 		t.Fatalf("%q, %v", why, err)
@@ -44,7 +45,7 @@ func TestSecretsAreNotSent(t *testing.T) {
 // TestAccountsUnknownToTheController: of an account that comes with the manifests the controller
 // knows nothing, and the plan is worked out here.
 func TestAccountsUnknownToTheController(t *testing.T) {
-	set, err := manifest.Load([]string{"-"}, strings.NewReader(cloudManifests))
+	set, err := manifest.Load([]string{"-"}, strings.NewReader(previewtest.HybridManifests))
 	if err != nil {
 		t.Fatal(err)
 	}

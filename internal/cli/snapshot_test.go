@@ -6,13 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 // copyOfRealAccount copies the dump of the real account, for changes.
 func copyOfRealAccount(t *testing.T) (dir string, path func(name string) string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(realAccount)); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(previewtest.HybridCloud)); err != nil {
 		t.Fatal(err)
 	}
 	return dir, func(name string) string { return filepath.Join(dir, "us-west-2", name) }
@@ -88,7 +90,7 @@ func TestPlanOfAnIncompleteSnapshot(t *testing.T) {
 	} {
 		dir, path := copyOfRealAccount(t)
 		c.change(t, path)
-		r := nephele(t, cloudManifests+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", dir)
+		r := nephele(t, previewtest.HybridManifests+"---"+previewtest.SSHPolicy, "plan", "-f", "-", "--snapshot", dir)
 		if r.code != ExitBadInput || r.stdout != "" || !strings.HasPrefix(r.err, "error: --snapshot") {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -108,17 +110,17 @@ func TestPlanSaysWhatTheSnapshotNeedNotTell(t *testing.T) {
 	}
 	edit(t, path("Subnets.json"), func(m map[string]any) { m["NextToken"] = nil })
 	edit(t, path("Vpcs.json"), func(m map[string]any) { m["NextToken"] = "" })
-	r := nephele(t, cloudManifests+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", dir)
+	r := nephele(t, previewtest.HybridManifests+"---"+previewtest.SSHPolicy, "plan", "-f", "-", "--snapshot", dir)
 	if first, _, _ := strings.Cut(r.stdout, "\n"); r.code != ExitNo || !strings.HasPrefix(first, "# the snapshot is incomplete: ") ||
 		!strings.HasSuffix(first, "us-west-2: no PrefixLists: taken as no prefix list, as no rule refers to one") {
 		t.Errorf("%+v", r)
 	}
 	var got struct{ Incomplete []string }
-	r = nephele(t, cloudManifests+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", dir, "-o", "json")
+	r = nephele(t, previewtest.HybridManifests+"---"+previewtest.SSHPolicy, "plan", "-f", "-", "--snapshot", dir, "-o", "json")
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || len(got.Incomplete) != 1 {
 		t.Errorf("%v: %+v", err, r)
 	}
-	if r := nephele(t, cloudManifests+"---"+sshPolicy, "plan", "-f", "-", "--snapshot", realAccount); strings.Contains(r.stdout, "incomplete") {
+	if r := nephele(t, previewtest.HybridManifests+"---"+previewtest.SSHPolicy, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud); strings.Contains(r.stdout, "incomplete") {
 		t.Errorf("a whole snapshot: %+v", r)
 	}
 }
@@ -134,7 +136,7 @@ func TestPlanOfPublishedAccounts(t *testing.T) {
 		region string
 		lacks  []string
 	}{
-		realAccount:                             {"us-west-2", nil},
+		previewtest.HybridCloud:                 {"us-west-2", nil},
 		"../../testdata/aws/web-tier":           {"us-east-1", []string{"PrefixLists"}},
 		"../../testdata/aws/collector-sg1.json": {"eu-north-1", []string{"NetworkInterfaces", "VpcPeeringConnections", "PrefixLists"}},
 	} {

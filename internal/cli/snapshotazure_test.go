@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/azure/build"
@@ -69,7 +70,7 @@ func TestPlanOfAnAzureSnapshot(t *testing.T) {
 	}
 	for _, c := range []struct{ manifests, snapshot, want string }{
 		{azureManifests + secret("11111111-bbbb-4ccc-8ddd-eeeeeeeeeeee"), snapshot, "it has the subscriptions " + subscription + ", and the account's Secret names 11111111-"},
-		{azureManifests + "---" + cloudManifests, snapshot, "a snapshot is of one cloud"},
+		{azureManifests + "---" + previewtest.HybridManifests, snapshot, "a snapshot is of one cloud"},
 		{azureManifests, file(t, "vms.json", `{"Reservations": []}`), "no answer of Resource Graph"},
 		{azureManifests, snapshot + ".none", "no such file"},
 		{strings.ReplaceAll(azureManifests, "[westeurope]", "[northeurope]"), snapshot, "there is nothing of the region northeurope; there is of westeurope"},

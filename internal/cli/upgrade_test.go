@@ -32,6 +32,7 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
@@ -71,7 +72,7 @@ func indexed(scheme *runtime.Scheme) *fake.ClientBuilder {
 
 func newBothLoops(t *testing.T, account types.NamespacedName, manifests string) *bothLoops {
 	t.Helper()
-	state, _, err := estate.Load(realAccount)
+	state, _, err := estate.Load(previewtest.HybridCloud)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ spec:
 // and a new process changes nothing in the cloud. What others without a say ask for then changes
 // nothing either, and does not keep the owner's changes from being followed.
 func TestUpgradeKeepsEverythingEnforced(t *testing.T) {
-	j := newBothLoops(t, types.NamespacedName{Namespace: "owner", Name: "hybrid"}, oldManifests+strings.TrimPrefix(sshPolicy, "\n"))
+	j := newBothLoops(t, types.NamespacedName{Namespace: "owner", Name: "hybrid"}, oldManifests+strings.TrimPrefix(previewtest.SSHPolicy, "\n"))
 	j.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "s"}, Data: map[string][]byte{
 		"k": fmt.Appendf(nil, `{"accessKeyId": %q, "accessKeySecret": %q}`, estate.DefaultAccessKeyID, estate.DefaultSecret)}})
 	j.start()

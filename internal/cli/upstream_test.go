@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 // upstreamWorld has what policies of the upstream kinds select.
@@ -286,21 +287,21 @@ func TestUpstreamTiers(t *testing.T) {
 // No upstream policy applies to a VM, so none changes a plan; one that is refused is refused here
 // as well.
 func TestUpstreamInPlan(t *testing.T) {
-	world := cloudManifests + "---" + sshPolicy
-	plain := nephele(t, world, "plan", "-f", "-", "--snapshot", realAccount, "-o", "json")
+	world := previewtest.HybridManifests + "---" + previewtest.SSHPolicy
+	plain := nephele(t, world, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud, "-o", "json")
 	if plain.code != ExitNo {
 		t.Fatalf("exit %d: %s", plain.code, plain.err)
 	}
 	for _, kind := range []string{"cnp", "baseline", "anp", "banp"} {
 		all := "ingress: [{action: Deny, from: [{namespaces: {}}]}], egress: [{action: Deny, to: [{networks: [0.0.0.0/0]}]}]"
 		with := strings.Replace(upstreamPolicy(kind, all), "{matchLabels: {team: a}}", "{}", 1)
-		r := nephele(t, world+"---\n"+with, "plan", "-f", "-", "--snapshot", realAccount, "-o", "json")
+		r := nephele(t, world+"---\n"+with, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud, "-o", "json")
 		if diff := cmp.Diff(plain.stdout, r.stdout); diff != "" || r.code != plain.code {
 			t.Errorf("%s: exit %d, %s (-without +with):\n%s", kind, r.code, r.err, diff)
 		}
 	}
 	bad := upstreamPolicy("anp", "egress: [{action: Deny, to: [{networks: [10.0.0.0]}]}]")
-	if r := nephele(t, world+"---\n"+bad, "plan", "-f", "-", "--snapshot", realAccount); r.code != ExitBadInput || !strings.Contains(r.err, "networks[0]") {
+	if r := nephele(t, world+"---\n"+bad, "plan", "-f", "-", "--snapshot", previewtest.HybridCloud); r.code != ExitBadInput || !strings.Contains(r.err, "networks[0]") {
 		t.Errorf("exit %d: %s", r.code, r.err)
 	}
 }

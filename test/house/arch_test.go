@@ -361,6 +361,14 @@ var layers = []layer{
 	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/policy/evaluate", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/explain/input", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "tests of policies are judged without I/O, from what was computed"},
 	{
+		folder: "internal/preview/previewtest",
+		own: []string{
+			"api", "internal/cloud", "internal/cloud/aws", "internal/cloud/aws/flowlog", "internal/controller", "internal/explain", "internal/flows", "internal/preview", "internal/reach",
+			"internal/sim", "internal/sim/aws", "internal/sim/aws/packet", "internal/sim/estate", "internal/sim/estatetest", "internal/sim/flowlog",
+		},
+		why: "tests of answers compare them with the simulator",
+	},
+	{
 		folder: "internal/preview",
 		own: []string{
 			"api", "internal/agent/nft", "internal/agent/nft/ruleset", "internal/kinds", "internal/manifest", "internal/policy", "internal/policy/admission", "internal/convert", "internal/apiserver/watchstore",

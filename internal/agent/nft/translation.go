@@ -220,7 +220,9 @@ func (n *Network) untracked(p *ruleset.Program) {
 	if !n.Wraps {
 		return
 	}
-	wrapped := []ruleset.Match{{Kind: ruleset.MatchFamily, Lo: uint16(ruleset.IPv4)}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchPort, Lo: n.Port, Hi: n.Port}}
+	wrapped := []ruleset.Match{
+		{Kind: ruleset.MatchFamily, Lo: uint16(ruleset.IPv4)}, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchPort, Lo: n.Port, Hi: n.Port},
+	}
 	rule := ruleset.Rule{Action: ruleset.NoTrack, Matches: wrapped, Origin: &ruleset.Origin{Kind: ruleset.OriginNetwork, Name: "what Nodes wrap is not tracked"}}
 	p.Chains[string(ruleset.FromNode)] = &ruleset.Chain{Rules: []ruleset.Rule{rule}}
 	// A Pod that sends to this port of somebody else gets its answers by conntrack.

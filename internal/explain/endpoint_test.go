@@ -1,4 +1,4 @@
-package cli
+package explain_test
 
 import (
 	"net/netip"
@@ -7,9 +7,9 @@ import (
 	"time"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
@@ -40,10 +40,10 @@ func TestPolicyNamesPrivateEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &explainWorld{server: server, provider: account}
+	w := &previewtest.World{Server: server, Provider: account}
 	want := func() {
 		t.Helper()
-		w.planner = plannerOf(t, account, imports("azureConfig: {region: [westeurope]", "{vmMatch: [{matchName: app}]}", "{kind: PrivateEndpoint}", `---
+		w.Planner = previewtest.Planner(t, account, previewtest.Imports("azureConfig: {region: [westeurope]", "{vmMatch: [{matchName: app}]}", "{kind: PrivateEndpoint}", `---
 apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy
 metadata: {name: app-to-orders, namespace: vms}
@@ -65,11 +65,11 @@ spec:
 `))
 	}
 	want()
-	made, err := w.planner.Plan(t.Context())
+	made, err := w.Planner.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := w.planner.Answer(made)
+	answer := w.Planner.Answer(made)
 	refused := ""
 	for _, r := range answer.Accounts[0].Refusals {
 		refused += r.Policy + ": " + r.Message + "\n"
@@ -78,9 +78,9 @@ spec:
 		t.Errorf("refused: %s", refused)
 	}
 	want()
-	w.perform(t, -1)
+	w.Perform(t, -1)
 	want()
-	c, err := w.planner.ReadAll(t.Context())
+	c, err := w.Planner.ReadAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ spec:
 		var truth simazure.Verdict
 		server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) { truth, err = c.Verdicts().Allowed(flow) })
 		if err != nil || truth.Allowed != x.passes || (got.Verdict == "Allow") != x.passes {
-			t.Errorf("%s port %s: want %t, the simulator says %+v (%v)\n%s", x.to, x.port, x.passes, truth, err, show.Explanation(got))
+			t.Errorf("%s port %s: want %t, the simulator says %+v (%v)\n%s", x.to, x.port, x.passes, truth, err, previewtest.JSON(got))
 		}
 	}
 }

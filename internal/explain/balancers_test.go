@@ -1,4 +1,4 @@
-package cli
+package explain_test
 
 import (
 	"fmt"
@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim/aws/packet"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 )
 
 // TestThroughBalancersIsWhatTheCloudDoes holds what explain says of every hop of flows to load
@@ -26,7 +27,7 @@ func TestThroughBalancersIsWhatTheCloudDoes(t *testing.T) {
 }
 
 // balancedWorld is a VPC with load balancers before its VMs.
-type balancedWorld struct{ *explainWorld }
+type balancedWorld struct{ *previewtest.World }
 
 func newBalancedWorld(t *testing.T, random *rand.Rand) *balancedWorld {
 	t.Helper()
@@ -83,12 +84,12 @@ func newBalancedWorld(t *testing.T, random *rand.Rand) *balancedWorld {
 		}
 		fmt.Fprintf(&b, "      - {kind: network-load-balancer, name: net-%d, %slisteners: [TCP_UDP 80 to t%d, TCP_UDP 81 to t%d]}\n", i, holds, 2+2*i, 3+2*i)
 	}
-	server := simulated(t, loaded(t, file(t, "estate.yaml", b.String())), 1)
-	provider := awsOn(t, server)
-	return &balancedWorld{&explainWorld{Rand: random, server: server, provider: provider, tags: []string{"web", "db"}}}
+	server := previewtest.Simulated(t, estatetest.Parse(t, b.String()), 1)
+	provider := previewtest.AWS(t, server)
+	return &balancedWorld{&previewtest.World{Rand: random, Server: server, Provider: provider, Tags: []string{"web", "db"}}}
 }
 
-func (w *balancedWorld) policies(n int) []string {
+func (w *balancedWorld) Policies(n int) []string {
 	var out []string
 	for i := range n {
 		var rules []string
@@ -102,22 +103,22 @@ func (w *balancedWorld) policies(n int) []string {
 			rules = append(rules, fmt.Sprintf("{action: %s, from: [{%s}], ports: [{protocol: TCP, %s}]}", []string{"Allow", "Allow", "Drop"}[w.IntN(3)], peer, port))
 		}
 		out = append(out, fmt.Sprintf("---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: p%d, namespace: vms}\nspec:\n  priority: %d\n"+
-			"  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: %s}}}]\n  ingress: [%s]\n", i, i+1, w.tags[w.IntN(2)], strings.Join(rules, ", ")))
+			"  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: %s}}}]\n  ingress: [%s]\n", i, i+1, w.Tags[w.IntN(2)], strings.Join(rules, ", ")))
 	}
 	return out
 }
 
-// want makes what is wanted the policies, on all VMs, and imports the services.
-func (w *balancedWorld) want(t *testing.T, policies []string) {
+// Want makes what is wanted the policies, on all VMs, and imports the services.
+func (w *balancedWorld) Want(t *testing.T, policies []string) {
 	t.Helper()
 	const all = "{vpcMatch: {matchID: vpc-00000001}}"
-	w.planner = plannerOf(t, w.provider, imports("awsConfig: {region: [us-west-2]", all, all, policies...))
+	w.Planner = previewtest.Planner(t, w.Provider, previewtest.Imports("awsConfig: {region: [us-west-2]", all, all, policies...))
 }
 
 // compareHops asks about flows from every VM to every front end.
 func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]int) {
 	t.Helper()
-	c, err := w.planner.ReadAll(t.Context())
+	c, err := w.Planner.ReadAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]i
 				protocol, port := []string{"TCP", "UDP"}[w.IntN(4)/3], []int{80, 81}[w.IntN(2)]
 				q := explain.Question{From: n.PrivateIPs[0].String(), To: front.String(), Protocol: protocol, Port: strconv.Itoa(port)}
 				flow := packet.Flow{Src: packet.End{NIC: n.ID, Addr: n.PrivateIPs[0]}, Dst: packet.End{VPC: s.NetworkID, Addr: front}, Protocol: map[string]int{"TCP": 6, "UDP": 17}[protocol], Port: port}
-				truth, through, err := w.server.World().Through(flow)
+				truth, through, err := w.Server.World().Through(flow)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -140,7 +141,7 @@ func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]i
 					t.Fatal(err)
 				}
 				if wrong := differs(got, truth, through, seen); wrong != "" {
-					t.Errorf("%s, %s -> %s (%s): %s\nthe simulator: %+v\n%s", when, q.From, q.To, s.Name, wrong, truth, show.Explanation(got))
+					t.Errorf("%s, %s -> %s (%s): %s\nthe simulator: %+v\n%s", when, q.From, q.To, s.Name, wrong, truth, previewtest.JSON(got))
 					return
 				}
 			}
@@ -222,9 +223,9 @@ func sameTarget(x analysis.BalancedTarget, have packet.TargetPassage) bool {
 // the balancer is not.
 func TestPlanWarnsOfCutBalancers(t *testing.T) {
 	t.Parallel()
-	server := simulated(t, loaded(t, file(t, "estate.yaml", balancedEstate)), 1)
-	provider := awsOn(t, server)
-	w := &balancedWorld{&explainWorld{server: server, provider: provider}}
+	server := previewtest.Simulated(t, estatetest.Parse(t, balancedEstate), 1)
+	provider := previewtest.AWS(t, server)
+	w := &balancedWorld{&previewtest.World{Server: server, Provider: provider}}
 	policy := func(peer string, ports ...string) []string {
 		var text []string
 		for _, p := range ports {
@@ -247,13 +248,13 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 		{"the port of the traffic only", policy(balancer+", "+clients, "8080"), []string{"the health checks of the load balancer front", "the health checks of the load balancer pass"}},
 		{"the balancer", policy(balancer+", "+clients, "8080", "8081"), nil},
 	} {
-		w.want(t, c.policy)
-		made, err := w.planner.Plan(t.Context())
+		w.Want(t, c.policy)
+		made, err := w.Planner.Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		answer := w.planner.Answer(made)
+		answer := w.Planner.Answer(made)
 		for i, text := range answer.Warnings {
 			if answer.WarningReasons[i] == "CutsBalancer" {
 				got = append(got, text)
@@ -272,40 +273,56 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 			t.Errorf("%s: its targets see the client\n%s", c.name, all)
 		}
 	}
-	// What explain says of the same, in words.
-	w.want(t, policy(clients, "8080"))
-	w.perform(t, -1)
-	w.want(t, policy(clients, "8080"))
-	computed, err := w.planner.ReadAll(t.Context())
+	// What explain says of the same.
+	w.Want(t, policy(clients, "8080"))
+	w.Perform(t, -1)
+	w.Want(t, policy(clients, "8080"))
+	computed, err := w.Planner.ReadAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap := computed.Computed.Objects.Observed[0].Snapshots[0]
-	for name, parts := range map[string][]string{
-		"front": {
-			"TCP port 80: Drop", "the load balancer front takes it, and none of its targets does", "load balancer front hands it on:", "to VM vms/web-1 (target group web), TCP port 8080, from 10.1.",
-			"(the balancer's address): Drop", "isolated by AntreaNetworkPolicy vms/web", "health checks, TCP port 8081",
-		},
-		// The policy lets the client in by its label, which becomes a rule that names its group.
-		"pass": {"to VM vms/web-1 (target group direct), TCP port 8080, from 10.1.1.20 (the client's address, which is preserved): Drop", "if everything were enforced: Allow", "allow the client by its address"},
-	} {
-		i := slices.IndexFunc(snap.Services, func(s cloud.Service) bool { return s.Name == name })
-		answer, err := computed.Computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "80"})
+	ask := func(name, port string) *analysis.FlowAnswer {
+		t.Helper()
+		services := computed.Computed.Objects.Observed[0].Snapshots[0].Services
+		i := slices.IndexFunc(services, func(s cloud.Service) bool { return s.Name == name })
+		answer, err := computed.Computed.Answer(explain.Question{From: "vms/client", To: services[i].Private[0].String(), Protocol: "TCP", Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := show.Explanation(answer)
-		for _, part := range parts {
-			if !strings.Contains(text, part) {
-				t.Errorf("no %q in\n%s", part, text)
-			}
+		return answer
+	}
+	target := func(x *analysis.FlowAnswer, name string) *analysis.BalancedTarget {
+		t.Helper()
+		i := slices.IndexFunc(x.Balanced.Targets, func(b analysis.BalancedTarget) bool { return b.At.VM.Name == name })
+		if i < 0 {
+			t.Fatalf("no target %s in %s", name, previewtest.JSON(x))
 		}
+		return &x.Balanced.Targets[i]
 	}
-	i := slices.IndexFunc(snap.Services, func(s cloud.Service) bool { return s.Name == "front" })
-	nobody, err := computed.Computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "443"})
-	if err != nil || nobody.Balanced != nil || !strings.Contains(show.Explanation(nobody), "does not listen at TCP port 443") {
-		t.Errorf("%v %s", err, show.Explanation(nobody))
+	front := ask("front", "80")
+	if web := target(front, "web-1"); front.Verdict != "Drop" || front.Egress.Outcome != "Allow" || front.Ingress.Outcome != "Allow" || len(front.Balanced.Targets) != 2 ||
+		front.Balanced.Balancer != "front" || web.Group != "web" || web.Preserved || web.Traffic.From == "10.1.1.20" || web.Traffic.Port != 8080 || web.Traffic.Verdict != "Drop" ||
+		!isolatedBy(web.Traffic.Ingress, "web") || web.Health == nil || web.Health.Port != 8081 || web.Health.Verdict != "Drop" {
+		t.Errorf("%s", previewtest.JSON(front))
 	}
+	// The policy lets the client in by its label, which becomes a rule that names its group.
+	pass := ask("pass", "80")
+	if web := target(pass, "web-1"); web.Group != "direct" || !web.Preserved || web.Traffic.From != "10.1.1.20" || web.Traffic.Port != 8080 || web.Traffic.Verdict != "Drop" ||
+		web.Traffic.Wanted != "Allow" || web.Traffic.Ingress.Differs != explain.DiffersBalanced {
+		t.Errorf("%s", previewtest.JSON(pass))
+	}
+	unheard := ask("front", "443")
+	if unheard.Balanced != nil || !slices.ContainsFunc(unheard.Notes, func(n string) bool { return strings.Contains(n, "does not listen at TCP port 443") }) {
+		t.Errorf("%s", previewtest.JSON(unheard))
+	}
+}
+
+// isolatedBy reports whether a direction is isolated by the policy of a name, and by no other.
+func isolatedBy(d *analysis.Decision, name string) bool {
+	if d.Default == "" && d.IfEnforced != nil {
+		d = d.IfEnforced
+	}
+	return d.Default == "isolated" && len(d.IsolatedBy) == 1 && d.IsolatedBy[0].Name == name
 }
 
 // balancedEstate has a web tier behind an application and a network load balancer.

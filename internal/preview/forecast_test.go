@@ -1,4 +1,4 @@
-package cli
+package preview_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
-	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim/aws/packet"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -40,9 +40,9 @@ spec:
 // TestForecastIsWhatHappens does what plans say on the simulator and asks it which flows have
 // changed: exactly those that were told.
 func TestForecastIsWhatHappens(t *testing.T) {
-	server := simulated(t, loaded(t, realAccount), 0)
-	provider := awsOn(t, server)
-	p := plannerOf(t, provider, cloudManifests+"---"+mixedPolicies)
+	server := previewtest.Simulated(t, previewtest.Loaded(t, previewtest.HybridCloud), 0)
+	provider := previewtest.AWS(t, server)
+	p := previewtest.Planner(t, provider, previewtest.HybridManifests+"---"+mixedPolicies)
 	planned, err := p.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestForecastIsWhatHappens(t *testing.T) {
 	changes := forecast.Reach(before, planned.Accounts[0].Forecast.After[0])
 	flows := flowsOf(before)
 	was := verdicts(t, server.World(), flows)
-	perform(t, provider, p)
+	previewtest.Perform(t, provider, p)
 	now := verdicts(t, server.World(), flows)
 	opened, closed, wrong := 0, 0, 0
 	for i, f := range flows {
@@ -72,34 +72,6 @@ func TestForecastIsWhatHappens(t *testing.T) {
 	if opened == 0 || closed == 0 {
 		t.Errorf("of %d flows %d opened and %d closed: want some of both", len(flows), opened, closed)
 	}
-}
-
-// perform applies plans to the cloud until nothing is left to do.
-func perform(t *testing.T, provider cloud.Provider, p *preview.Planner) {
-	t.Helper()
-	for range 8 {
-		planned, err := p.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if planned.Accounts[0].Result.Plan.Empty() {
-			return
-		}
-		ids := map[string]string{}
-		for _, g := range planned.Accounts[0].Regions[0].Snapshot.Groups {
-			ids[g.NetworkID+"/"+g.Name] = g.ID
-		}
-		for _, s := range planned.Accounts[0].Result.Plan.Steps {
-			id, err := provider.Apply(t.Context(), s.Scope, s.Op.Resolve(s.Network, ids))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.Op.Kind == cloud.OpCreateGroup {
-				ids[s.Network+"/"+s.Op.Group.Name] = id
-			}
-		}
-	}
-	t.Fatal("planning does not come to an end")
 }
 
 // probe is a flow; an end is an interface or, without a name, an address outside.

@@ -1,4 +1,4 @@
-package cli
+package explain_test
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
@@ -60,7 +60,7 @@ func newAzureBalanced(t *testing.T, random *rand.Rand) *azureBalanced {
 		}
 	}
 	vnet := b.Network("shop", "shop", []string{"10.1.0.0/16"}, apart...)
-	w := &azureBalanced{balancedWorld: &balancedWorld{&explainWorld{Rand: random, tags: []string{"web", "db"}}}}
+	w := &azureBalanced{balancedWorld: &balancedWorld{&previewtest.World{Rand: random, Tags: []string{"web", "db"}}}}
 	var nics []string
 	for i := range 5 {
 		vm, nic := b.Machine("shop", fmt.Sprint("vm-", i), vnet+"/subnets/all", fmt.Sprintf("10.1.1.%d", 10+i), pick("", own, own))
@@ -118,21 +118,21 @@ func newAzureBalanced(t *testing.T, random *rand.Rand) *azureBalanced {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.server, w.provider = server, account
+	w.Server, w.Provider = server, account
 	return w
 }
 
-// want makes what is wanted the policies, on all machines, and imports the services.
-func (w *azureBalanced) want(t *testing.T, policies []string) {
+// Want makes what is wanted the policies, on all machines, and imports the services.
+func (w *azureBalanced) Want(t *testing.T, policies []string) {
 	t.Helper()
 	services := "{kind: LoadBalancer}, {kind: ApplicationGateway}"
-	w.planner = plannerOf(t, w.provider, imports("azureConfig: {region: [westeurope]", "{vpcMatch: {matchName: shop}}", services, policies...))
+	w.Planner = previewtest.Planner(t, w.Provider, previewtest.Imports("azureConfig: {region: [westeurope]", "{vpcMatch: {matchName: shop}}", services, policies...))
 }
 
 // compareHops asks about flows from every machine, and from outside, to every front end.
 func (w *azureBalanced) compareHops(t *testing.T, when string, seen map[string]int) {
 	t.Helper()
-	c, err := w.planner.ReadAll(t.Context())
+	c, err := w.Planner.ReadAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,14 +156,14 @@ func (w *azureBalanced) compareHops(t *testing.T, when string, seen map[string]i
 			}
 			var truth simazure.Passage
 			var through bool
-			w.server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) {
+			w.Server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) {
 				truth, through, err = c.Verdicts().Through(simazure.Flow{Src: from, Dst: simazure.End{Addr: front}, Protocol: map[string]int{"TCP": 6, "UDP": 17}[protocol], Port: port})
 			})
 			if err != nil || !through {
 				t.Fatal(err, through)
 			}
 			if wrong := differsOnAzure(got, truth, seen); wrong != "" {
-				t.Errorf("%s, %s -> %s: %s\nthe simulator: %+v\n%s", when, q.From, q.To, wrong, truth, show.Explanation(got))
+				t.Errorf("%s, %s -> %s: %s\nthe simulator: %+v\n%s", when, q.From, q.To, wrong, truth, previewtest.JSON(got))
 				return
 			}
 			if !front.IsPrivate() {
@@ -226,7 +226,7 @@ func differsOnAzure(got *analysis.FlowAnswer, truth simazure.Passage, seen map[s
 func TestPlanWarnsOfCutAzureGateway(t *testing.T) {
 	t.Parallel()
 	w := newAzureBalanced(t, rand.New(rand.NewPCG(1, 2)))
-	snap, err := w.provider.(cloud.ServiceShower).Show(cloud.ServiceKinds()).Observe(t.Context(), cloud.Scope{Account: "vms/a", Region: "westeurope"})
+	snap, err := w.Provider.(cloud.ServiceShower).Show(cloud.ServiceKinds()).Observe(t.Context(), cloud.Scope{Account: "vms/a", Region: "westeurope"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestPlanWarnsOfCutAzureGateway(t *testing.T) {
 		}
 	}
 	if !behind["relay-2"] || !behind["relay-0"] {
-		t.Fatalf("nobody is behind them: %v", behind)
+		t.Fatalf("they have no targets: %v", behind)
 	}
 	for _, c := range []struct {
 		name, peer string
@@ -249,16 +249,16 @@ func TestPlanWarnsOfCutAzureGateway(t *testing.T) {
 		{"the gateways", "{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-service-kind: ApplicationGateway}}}", false},
 	} {
 		var policies []string
-		for _, tag := range w.tags {
+		for _, tag := range w.Tags {
 			policies = append(policies, fmt.Sprintf("---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: %s, namespace: vms}\nspec:\n  priority: 5\n"+
 				"  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: %s}}}]\n  ingress: [{action: Allow, from: [%s]}]\n", tag, tag, c.peer))
 		}
-		w.want(t, policies)
-		made, err := w.planner.Plan(t.Context())
+		w.Want(t, policies)
+		made, err := w.Planner.Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := w.planner.Answer(made)
+		answer := w.Planner.Answer(made)
 		var got []string
 		for i, text := range answer.Warnings {
 			if answer.WarningReasons[i] == "CutsBalancer" {

@@ -1,4 +1,4 @@
-package cli
+package preview_test
 
 import (
 	"context"
@@ -30,6 +30,7 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 // plannedWorlds is how many random accounts are tried.
@@ -42,21 +43,21 @@ func TestPlanAndConditionAgree(t *testing.T) {
 	t.Parallel()
 	refused, rounds := 0, 0
 	for seed := uint64(100); seed < 100+plannedWorlds; seed++ {
-		w := newExplainWorld(t, seed)
-		policies := w.policies(3)
+		w := previewtest.NewWorld(t, seed)
+		policies := w.Policies(3)
 		for i := range 2 { // in the second half something is enforced already
 			if i > 0 {
-				w.perform(t, -1)
-				policies[1], policies[2] = w.policy(1), w.policy(2)
+				w.Perform(t, -1)
+				policies[1], policies[2] = w.Policy(1), w.Policy(2)
 			}
-			w.want(t, policies, "plan")
-			made, err := w.planner.Plan(t.Context())
+			w.Want(t, policies, "plan")
+			made, err := w.Planner.Plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer := w.planner.Answer(made).Accounts[0]
-			w.want(t, policies, "plan") // planning has changed the inputs
-			condition, statuses := w.controllerSays(t)
+			answer := w.Planner.Answer(made).Accounts[0]
+			w.Want(t, policies, "plan") // planning has changed the inputs
+			condition, statuses := controllerSays(t, w)
 			if answer.Planned == nil || condition.Message != answer.Planned.Message {
 				t.Errorf("seed %d: the condition says\n%s\nand the plan\n%+v", seed, condition.Message, answer.Planned)
 				continue
@@ -82,7 +83,7 @@ func TestPlanAndConditionAgree(t *testing.T) {
 				}
 			}
 			rounds = max(rounds, len(answer.Further))
-			w.want(t, policies, "enforce")
+			w.Want(t, policies, "enforce")
 		}
 	}
 	if refused == 0 || rounds == 0 {
@@ -127,9 +128,9 @@ func (h *heard) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) error 
 
 // controllerSays writes the statuses that the controller would write, and returns the condition
 // Planned of the selector and what is said of the policies.
-func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[string]string) {
+func controllerSays(t *testing.T, w *previewtest.World) (metav1.Condition, map[string]string) {
 	t.Helper()
-	p := w.planner
+	p := w.Planner
 	o, err := p.Observe(t.Context(), p.In.Objects.Accounts[0])
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +181,7 @@ func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[strin
 		return out != nil, err
 	})
 	if err != nil {
-		t.Fatalf("seed %d: the selector does not say what is planned: %v", w.seed, err)
+		t.Fatalf("seed %d: the selector does not say what is planned: %v", w.Seed, err)
 	}
 	h.Lock()
 	defer h.Unlock()
