@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
-
-	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 // foreignShop is the shop with the account in a namespace of its own, whose specification says
@@ -52,34 +48,6 @@ func TestPlanKnowsGrants(t *testing.T) {
 		}
 		if r := planShop(t, c.manifests, "--strict"); c.warning != "" && r.code != ExitBadInput {
 			t.Errorf("%s: strict: exit code %d", name, r.code)
-		}
-	}
-}
-
-// TestExplainHeedsNoForeignGlass: break-glass of a namespace without a say does not make policies
-// undecided.
-func TestExplainHeedsNoForeignGlass(t *testing.T) {
-	const byVM, bySelector = ", annotations: {nephele.io/break-glass: fire}", ", annotations: {nephele.io/break-glass: smoke}"
-	foreign := func(selector, vm, more string) string {
-		s := fmt.Sprintf(guarded, selector, vm, "")
-		s = strings.Replace(s, "metadata: {name: shop, namespace: vms}\nspec:\n", "metadata: {name: shop, namespace: owner}\nspec:\n"+more, 1)
-		return strings.NewReplacer("accountNamespace: vms", "accountNamespace: owner", "cloud/vms/shop", "cloud/owner/shop").Replace(s)
-	}
-	for name, c := range map[string]struct {
-		manifests string
-		heeded    bool
-	}{
-		"VM":                     {foreign("", byVM, ""), false},
-		"selector":               {foreign(bySelector, "", ""), false},
-		"VM with a say":          {foreign("", byVM, "  releaseNamespaces: [vms]\n"), true},
-		"selector with a say":    {foreign(bySelector, "", "  releaseNamespaces: [vms]\n"), true},
-		"of an unknown account":  {strings.ReplaceAll(foreign("", byVM, ""), "name: shop, namespace: owner", "name: other, namespace: owner"), false},
-		"account of a namespace": {strings.ReplaceAll(fmt.Sprintf(guarded, "", byVM, ""), "name: shop, namespace", "name: other, namespace"), true},
-	} {
-		r := nephele(t, c.manifests, "explain", "-f", "-", "--from", "203.0.113.7", "--to", "vms/virtualmachine-i-0db", "--port", "80", "-o", "json")
-		var answer analysis.FlowAnswer
-		if err := json.Unmarshal([]byte(r.stdout), &answer); err != nil || (answer.Ingress.NotEnforced != "") != c.heeded {
-			t.Errorf("%s: %v: %+v", name, err, r)
 		}
 	}
 }

@@ -79,6 +79,29 @@ spec:
   - {name: ssh, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 22}]}
 `
 
+// HalfDone are two policies for the machines of HybridManifests: one that no security group can
+// say, and one that is not enforced yet.
+const HalfDone = `
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {name: sees, namespace: vms}
+spec:
+  priority: 5
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-vm-uid: i-075dc46a9bc347264}}}]
+  ingress:
+  - {name: http, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 80}], l7Protocols: [{http: {host: x}}]}
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {name: later, namespace: vms}
+spec:
+  priority: 6
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-vm-uid: i-0837c877110427f2b}}}]
+  ingress:
+  - {name: ssh, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 22}]}
+`
+
 // Loaded is the state of the cloud that a description in a file or folder has.
 func Loaded(t testing.TB, path string) simaws.State {
 	t.Helper()
