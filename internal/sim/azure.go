@@ -106,7 +106,7 @@ func selfSigned() (tls.Certificate, []byte, error) {
 }
 
 func (a *azureSide) serve(handler http.Handler, base context.Context) {
-	a.http = &http.Server{Handler: handler, BaseContext: func(net.Listener) context.Context { return base }, ReadHeaderTimeout: 10 * time.Second}
+	a.http = new(unused).of(&http.Server{Handler: handler, BaseContext: func(net.Listener) context.Context { return base }, ReadHeaderTimeout: 10 * time.Second})
 	go func() {
 		defer close(a.served)
 		if err := a.http.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {

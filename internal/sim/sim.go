@@ -279,11 +279,11 @@ func (s *Server) serve(ctx context.Context, o Options) {
 	}
 	base, cancel := context.WithCancel(ctx)
 	s.cancel = cancel
-	s.http = &http.Server{
+	s.http = new(unused).of(&http.Server{
 		Handler:           s.counted(mux),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second,
-	}
+	})
 	if s.azure != nil {
 		s.azure.serve(s.counted(s.azure.handler), base)
 	}

@@ -386,3 +386,25 @@ func TestTransport(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseWaitsForNoSpareConnection: clients open connections to spare, and Close does not wait
+// for a request on one.
+func TestCloseWaitsForNoSpareConnection(t *testing.T) {
+	s := start(t, sim.Options{})
+	spare, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spare.Close()
+	// The server accepts in order: with this answer, it has the spare connection.
+	if status := admin(t, s, "GET /_sim/clock", "", nil); status >= http.StatusInternalServerError {
+		t.Fatal(status)
+	}
+	begun := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("closing took %s", took)
+	}
+}
