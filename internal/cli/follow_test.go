@@ -6,17 +6,18 @@ import (
 	"testing"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 // TestPlanTellsOfDependents: what those lose who depend on a group is refused, or said, as the
 // account wants it.
 func TestPlanTellsOfDependents(t *testing.T) {
-	estate := strings.Replace(shopEstate, "      groups:\n", "      groups:\n      - {name: database, rules: [\"tcp 5432 from web\"]}\n", 1)
+	estate := strings.Replace(previewtest.SmallShop, "      groups:\n", "      groups:\n      - {name: database, rules: [\"tcp 5432 from web\"]}\n", 1)
 	estate = strings.Replace(estate, "      vms:\n", "      vms:\n      - {name: db-1, ip: 10.1.9.9, groups: [database]}\n", 1)
 	run := func(manifests string, flags ...string) ran {
 		return nephele(t, manifests, append([]string{"plan", "-f", "-", "--snapshot", file(t, "estate.yaml", estate)}, flags...)...)
 	}
-	if r := run(shopManifests); !strings.Contains(r.stdout, "spec.dependents") {
+	if r := run(previewtest.SmallShopManifests); !strings.Contains(r.stdout, "spec.dependents") {
 		t.Fatalf("not refused: %s %s", r.stdout, r.err)
 	}
 	cut := accountSays("dependents: Cut")

@@ -103,7 +103,7 @@ func TestPlanTellsOfTagsOnly(t *testing.T) {
 // TestPlanTolerates: what a pipeline is told to tolerate does not fail it, and nothing else is
 // tolerated with it.
 func TestPlanTolerates(t *testing.T) {
-	nobody := strings.Replace(shopManifests, "tag-app: web", "tag-app: wbe", 1)
+	nobody := strings.Replace(previewtest.SmallShopManifests, "tag-app: web", "tag-app: wbe", 1)
 	both := strings.Replace(nobody, "accountName: a\n", "accountName: aa\n", 1)
 	for name, c := range map[string]struct {
 		manifests string

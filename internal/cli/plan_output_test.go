@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 // manyShops is the shop with more machines, all alike.
@@ -23,7 +24,7 @@ func manyShops(t *testing.T, n int) (estate string, manifests string) {
 	for i := range n {
 		fmt.Fprintf(&vms, "      - {id: i-%016xa, name: app-%02d, ip: 10.1.2.%d, groups: [web], tags: {app: web}}\n", 100+i, i, i+1)
 	}
-	return file(t, "many.yaml", shopEstate+vms.String()), strings.Replace(shopManifests, "vmMatch: [{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}]",
+	return file(t, "many.yaml", previewtest.SmallShop+vms.String()), strings.Replace(previewtest.SmallShopManifests, "vmMatch: [{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}]",
 		"vpcMatch: {matchName: shop}", 1)
 }
 
@@ -84,7 +85,7 @@ func TestPlanSaysWhatIsRefused(t *testing.T) {
 
 // TestPlanOfAFullRegion: a policy that there is no group for is refused with the numbers.
 func TestPlanOfAFullRegion(t *testing.T) {
-	manifests := strings.Replace(shopManifests, "awsConfig: {", "awsConfig: {quotas: {groupsPerRegion: 2}, ", 1)
+	manifests := strings.Replace(previewtest.SmallShopManifests, "awsConfig: {", "awsConfig: {quotas: {groupsPerRegion: 2}, ", 1)
 	const refused = "  ! refused: AntreaNetworkPolicy vms/web on 2 VMs (web-1, web-2) in eu-west-1: no security group is left for it: all that is to be enforced in the region eu-west-1 " +
 		"needs 1 group, and besides 2 others there is room for 0, because the quota is 2; a quota of 3 groups would do\n"
 	if r := planShop(t, manifests); r.code != ExitNo || !strings.Contains(r.stdout, refused) || !strings.Contains(r.stdout, "Refused: 1 policy, on 2 VMs.\n") {
@@ -102,11 +103,11 @@ func TestPlanOfAFullRegion(t *testing.T) {
 // TestPlanWarnsOfMistakes: a name that nobody has changes nothing, and is told.
 func TestPlanWarnsOfMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ manifests, warning string }{
-		"an account": {strings.Replace(shopManifests, "accountName: a\n", "accountName: aa\n", 1),
+		"an account": {strings.Replace(previewtest.SmallShopManifests, "accountName: a\n", "accountName: aa\n", 1),
 			"CloudEntitySelector vms/sel: there is no CloudProviderAccount vms/aa, so it selects nothing; there is vms/a"},
-		"no VM": {strings.Replace(shopManifests, "{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}", "{matchID: i-0000000000000003a}", 1),
+		"no VM": {strings.Replace(previewtest.SmallShopManifests, "{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}", "{matchID: i-0000000000000003a}", 1),
 			"CloudEntitySelector vms/sel: spec.vmSelector[0] selects no VM (account vms/a)"},
-		"nobody": {strings.Replace(shopManifests, "tag-app: web", "tag-app: wbe", 1),
+		"nobody": {strings.Replace(previewtest.SmallShopManifests, "tag-app: web", "tag-app: wbe", 1),
 			"AntreaNetworkPolicy vms/web: it selects nobody: no VM and no Pod is in its appliedTo; spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; " +
 				`nephe.antrea.io/tag-app is never "wbe"; did you mean web?`},
 	} {
@@ -131,7 +132,7 @@ func TestPlanWarnsOfMistakes(t *testing.T) {
 // TestPlanTellsWhatDiffers: what the cloud cannot do as the policies say is told, one sentence
 // after the other.
 func TestPlanTellsWhatDiffers(t *testing.T) {
-	reject := strings.Replace(shopManifests, "action: Allow", "action: Reject", 1)
+	reject := strings.Replace(previewtest.SmallShopManifests, "action: Allow", "action: Reject", 1)
 	r := planShop(t, reject)
 	if !strings.Contains(r.stdout, "  ! warning: AntreaNetworkPolicy vms/web on 2 VMs (web-1, web-2) in eu-west-1: Reject is realized as Drop: security groups cannot answer.\n") {
 		t.Errorf("%+v", r)
@@ -151,13 +152,13 @@ func TestPlanShowsFailsafe(t *testing.T) {
 // TestPlanWithoutOneAccount: an account that cannot be read is told, and the others are planned
 // for.
 func TestPlanWithoutOneAccount(t *testing.T) {
-	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(shopManifests+
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(previewtest.SmallShopManifests+
 		"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudProviderAccount\nmetadata: {name: b, namespace: vms}\n"+
 		"spec:\n  awsConfig: {region: [eu-west-1], secretRef: {name: s, namespace: vms, key: k}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	open, stop, err := simulate(t.Context(), in, file(t, "estate.yaml", shopEstate))
+	open, stop, err := simulate(t.Context(), in, file(t, "estate.yaml", previewtest.SmallShop))
 	if err != nil {
 		t.Fatal(err)
 	}

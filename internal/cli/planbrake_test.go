@@ -6,12 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/explain/input"
-	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // TestPlanTellsWhatWaits: a plan that the controller would hold says so, with the command, and
@@ -53,19 +48,6 @@ func TestPlanTellsWhatWaits(t *testing.T) {
 	} {
 		if got := plan(c.manifests); !strings.Contains(got, c.want) || strings.Contains(got, c.not) {
 			t.Errorf("%s: %.1500s", name, got)
-		}
-	}
-}
-
-// TestPlanTellsWhatTheControllerHolds: also where what waits is too much only together with what
-// has changed before.
-func TestPlanTellsWhatTheControllerHolds(t *testing.T) {
-	a := &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "a"}}
-	p := &preview.Planner{In: &preview.Inputs{Objects: input.Objects{Accounts: []*cloudv1alpha1.CloudProviderAccount{a}}}}
-	for reason, want := range map[string]string{cloudv1alpha1.ReasonConfirmationNeeded: "10 of 60", cloudv1alpha1.ReasonConfirmed: ""} {
-		a.Status.Conditions = []metav1.Condition{{Type: cloudv1alpha1.ConditionBraked, Reason: reason, Message: "10 of 60"}}
-		if got := p.BrakedLive("vms/a"); got != want || p.BrakedLive("vms/b") != "" {
-			t.Errorf("%s: %q, another account %q", reason, got, p.BrakedLive("vms/b"))
 		}
 	}
 }

@@ -130,7 +130,7 @@ func TestPlanSaysWhatTheSnapshotNeedNotTell(t *testing.T) {
 func TestPlanOfPublishedAccounts(t *testing.T) {
 	manifests := func(region string) string {
 		return strings.NewReplacer("eu-west-1", region, "vmMatch: [{matchID: i-0000000000000001a}, {matchID: i-0000000000000002a}]", "vpcMatch: {matchName: none}").
-			Replace(shopManifests)
+			Replace(previewtest.SmallShopManifests)
 	}
 	for snapshot, c := range map[string]struct {
 		region string
@@ -164,9 +164,9 @@ accounts:
 func TestPlanFindsTheAccount(t *testing.T) {
 	named := func(name, region string) string {
 		return strings.NewReplacer("{name: a, namespace: vms}", "{name: "+name+", namespace: vms}", "accountName: a\n", "accountName: "+name+"\n", "eu-west-1", region).
-			Replace(shopManifests)
+			Replace(previewtest.SmallShopManifests)
 	}
-	two, one := file(t, "two.yaml", twoAccounts), file(t, "one.yaml", shopEstate)
+	two, one := file(t, "two.yaml", twoAccounts), file(t, "one.yaml", previewtest.SmallShop)
 	for name, c := range map[string]struct {
 		manifests, snapshot string
 		code                int
@@ -187,7 +187,7 @@ func TestPlanFindsTheAccount(t *testing.T) {
 
 // TestPlanWarnsOfAnnotations: what an annotation asks for is not left undone in silence.
 func TestPlanWarnsOfAnnotations(t *testing.T) {
-	r := planShop(t, strings.Replace(shopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1))
+	r := planShop(t, strings.Replace(previewtest.SmallShopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1))
 	if r.code != ExitNo || !strings.Contains(r.err, `vms/web: metadata.annotations[nephele.io/on-refusal]: "tighten" has no effect any more: `) {
 		t.Errorf("%+v", r)
 	}

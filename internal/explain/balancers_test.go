@@ -85,7 +85,7 @@ func newBalancedWorld(t *testing.T, random *rand.Rand) *balancedWorld {
 		fmt.Fprintf(&b, "      - {kind: network-load-balancer, name: net-%d, %slisteners: [TCP_UDP 80 to t%d, TCP_UDP 81 to t%d]}\n", i, holds, 2+2*i, 3+2*i)
 	}
 	server := previewtest.Simulated(t, estatetest.Parse(t, b.String()), 1)
-	provider := previewtest.AWS(t, server)
+	provider := previewtest.AWS(t, server, "us-west-2")
 	return &balancedWorld{&previewtest.World{Rand: random, Server: server, Provider: provider, Tags: []string{"web", "db"}}}
 }
 
@@ -224,7 +224,7 @@ func sameTarget(x analysis.BalancedTarget, have packet.TargetPassage) bool {
 func TestPlanWarnsOfCutBalancers(t *testing.T) {
 	t.Parallel()
 	server := previewtest.Simulated(t, estatetest.Parse(t, balancedEstate), 1)
-	provider := previewtest.AWS(t, server)
+	provider := previewtest.AWS(t, server, "us-west-2")
 	w := &balancedWorld{&previewtest.World{Server: server, Provider: provider}}
 	policy := func(peer string, ports ...string) []string {
 		var text []string

@@ -10,7 +10,7 @@ import (
 // TestStates: an answer says that a policy is not enforced, and what the groups of the account do
 // in its place.
 func TestStates(t *testing.T) {
-	provider := previewtest.AWS(t, previewtest.Simulated(t, previewtest.Loaded(t, previewtest.HybridCloud), 0))
+	provider := previewtest.AWS(t, previewtest.Simulated(t, previewtest.Loaded(t, previewtest.HybridCloud), 0), "us-west-2")
 	const glass = `---
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: VirtualMachine

@@ -41,7 +41,7 @@ spec:
 // changed: exactly those that were told.
 func TestForecastIsWhatHappens(t *testing.T) {
 	server := previewtest.Simulated(t, previewtest.Loaded(t, previewtest.HybridCloud), 0)
-	provider := previewtest.AWS(t, server)
+	provider := previewtest.AWS(t, server, "us-west-2")
 	p := previewtest.Planner(t, provider, previewtest.HybridManifests+"---"+mixedPolicies)
 	planned, err := p.Plan(t.Context())
 	if err != nil {

@@ -123,12 +123,12 @@ func Simulated(t testing.TB, state simaws.State, seed uint64) *sim.Server {
 	return server
 }
 
-// AWS is a simulated cloud as AWS, in us-west-2.
-func AWS(t testing.TB, server *sim.Server) cloud.Provider {
+// AWS is a simulated cloud as AWS, which is asked about its accounts in a region.
+func AWS(t testing.TB, server *sim.Server, region string) cloud.Provider {
 	t.Helper()
 	provider, err := aws.New(aws.Config{
 		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-		Region:     "us-west-2", Endpoint: server.URL(), UserAgent: "test",
+		Region:     region, Endpoint: server.URL(), UserAgent: "test",
 	})
 	if err != nil {
 		t.Fatal(err)

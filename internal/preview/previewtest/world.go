@@ -34,7 +34,7 @@ func NewWorld(t testing.TB, seed uint64) *World {
 	}
 	putACLs(&state, rand.New(rand.NewPCG(seed, 11)))
 	server := Simulated(t, state, seed)
-	provider := AWS(t, server)
+	provider := AWS(t, server, "us-west-2")
 	w := &World{Rand: rand.New(rand.NewPCG(seed, 7)), Seed: seed, Server: server, Provider: provider, Tags: []string{"web", "db", "api", "batch"}}
 	for _, r := range state.Regions {
 		for _, v := range r.VPCs {

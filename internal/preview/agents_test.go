@@ -1,7 +1,6 @@
-package cli
+package preview_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,8 +30,8 @@ status:
   conditions: VERDICT
 `
 
-// planAgented plans for the real account with a VM that a selector hands over, as text and as JSON.
-func planAgented(t *testing.T, status, reason, message, policy string) (string, analysis.AccountPlan) {
+// planAgented plans for the real account with a VM that a selector hands over.
+func planAgented(t *testing.T, status, reason, message, policy string) *analysis.AccountPlan {
 	t.Helper()
 	verdict := "[]"
 	if status != "" {
@@ -40,16 +39,16 @@ func planAgented(t *testing.T, status, reason, message, policy string) (string, 
 	}
 	manifests := strings.Replace(previewtest.HybridManifests, "{matchID: i-0837c877110427f2b}]", "{matchID: i-0837c877110427f2b}]\n    agented: true", 1) +
 		strings.Replace(agentedManifests, "VERDICT", verdict, 1) + "---" + policy
-	flags := []string{"plan", "-f", "-", "--snapshot", previewtest.HybridCloud}
-	text := nephele(t, manifests, flags...)
-	if text.code == ExitBadInput {
-		t.Fatal(text.err)
+	p := previewtest.Planner(t, previewtest.AWS(t, previewtest.Simulated(t, previewtest.Loaded(t, previewtest.HybridCloud), 0), "us-west-2"), manifests)
+	planned, err := p.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	var got analysis.PlanAnswer
-	if j := nephele(t, manifests, append(flags, "-o", "json")...); json.Unmarshal([]byte(j.stdout), &got) != nil || len(got.Accounts) != 1 {
-		t.Fatalf("%+v", j)
+	answer := p.Answer(planned)
+	if len(answer.Accounts) != 1 {
+		t.Fatal(previewtest.JSON(answer))
 	}
-	return text.stdout, got.Accounts[0]
+	return &answer.Accounts[0]
 }
 
 // TestPlanOfAgentedVMs: a VM whose agent enforces is planned as one that lets in what the agent
@@ -74,7 +73,7 @@ func TestPlanOfAgentedVMs(t *testing.T) {
 		"could not, and will": {status: "False", reason: "PolicyFailed", message: "its agent does not enforce it", policy: previewtest.SSHPolicy, enforces: true,
 			told: "the agent enforces; the cloud lets in all ingress", rule: "ingress all from 0.0.0.0/0"},
 	} {
-		text, account := planAgented(t, c.status, c.reason, c.message, c.policy)
+		account := planAgented(t, c.status, c.reason, c.message, c.policy)
 		i := slices.IndexFunc(account.Agents, func(a analysis.PlannedAgent) bool { return a.VM == vm })
 		if i < 0 || len(account.Agents) != 2 {
 			t.Fatalf("%s: %+v", name, account.Agents)
@@ -89,10 +88,8 @@ func TestPlanOfAgentedVMs(t *testing.T) {
 		if j := slices.IndexFunc(account.Policies, func(p analysis.PlannedPolicy) bool { return p.Agents == 1 }); j >= 0 != c.enforces {
 			t.Errorf("%s: %+v", name, account.Policies)
 		}
-		for _, want := range []string{"Handed to agents:\n", c.told, c.rule} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, text)
-			}
+		if groups := previewtest.JSON(account.Plan); !strings.Contains(groups, c.rule) {
+			t.Errorf("%s: no %q in\n%s", name, c.rule, groups)
 		}
 	}
 }
