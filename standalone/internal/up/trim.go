@@ -32,15 +32,15 @@ const (
 // saves collections: a small heap may become several times as large as what lives on it, a large
 // one larger by two fifths. When it waits, which is mostly, a third is enough, and the rest is
 // given back. Bounding all of the memory instead would not do: the gaps that work leaves between
-// what lives would count, though they are what is filled next. GOGC or GOMEMLIMIT in the
-// environment takes precedence. What is resident of the program itself is given back every minute.
-// The returned function ends all that.
+// what lives would count, though they are what is filled next. With GOGC or GOMEMLIMIT in the
+// environment nothing of all this is done. What is resident of the program itself is given back
+// every minute. The returned function ends all that.
 func trimHeap() func() {
-	debug.FreeOSMemory() // starting up has used much that is not kept
-	program.GiveBack()
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
+	debug.FreeOSMemory() // starting up has used much that is not kept
+	program.GiveBack()
 	former := debug.SetGCPercent(restPercent)
 	ctx, end := context.WithCancel(context.Background())
 	var trimming sync.WaitGroup
