@@ -20,7 +20,7 @@ import (
 // takeOne takes the next event of a watch.
 func takeOne(t *testing.T, w *Watcher) Event {
 	t.Helper()
-	events, err := w.Take(context.Background(), make([]Event, 1))
+	events, err := w.wait(context.Background(), make([]Event, 1), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,9 @@ type piece struct {
 }
 
 const (
-	// pieceLength is the number of objects in a piece.
-	pieceLength = 64
+	// pieceLength is the number of objects in a piece. A thousand receivers take turns at the lock
+	// of the store, once for each piece.
+	pieceLength = 256
 	// shortRun is the number of objects for which there is no run.
 	shortRun = 8
 )

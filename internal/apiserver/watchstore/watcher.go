@@ -89,7 +89,7 @@ func (w *Watcher) Resource() Resource { return w.resource }
 // Next waits for the next event. It fails with ErrCutOff, ErrStopped or the error of ctx.
 func (w *Watcher) Next(ctx context.Context) (watch.Event, error) {
 	var one [1]Event
-	events, err := w.Take(ctx, one[:])
+	events, err := w.wait(ctx, one[:], len(one))
 	if err != nil {
 		return watch.Event{}, err
 	}
@@ -99,20 +99,25 @@ func (w *Watcher) Next(ctx context.Context) (watch.Event, error) {
 // TryNext returns the next event if there is one. It fails with ErrCutOff or ErrStopped.
 func (w *Watcher) TryNext() (watch.Event, bool, error) {
 	var one [1]Event
-	events, err := w.TryTake(one[:])
+	events, err := w.take(one[:], len(one))
 	if len(events) == 0 {
 		return watch.Event{}, false, err
 	}
 	return watch.Event{Type: events[0].Type, Object: events[0].Object()}, true, nil
 }
 
-// Take waits for events and returns some, at least one and no more than fit into the buffer: in the
-// buffer, or where other receivers are given them too. They must not be modified. It fails like
-// Next.
+// Take waits for events and returns at least one: as many as fit into the buffer, or up to
+// pieceLength where other receivers are given the same ones. They must not be modified. It fails
+// like Next.
 func (w *Watcher) Take(ctx context.Context, into []Event) ([]Event, error) {
+	return w.wait(ctx, into, pieceLength)
+}
+
+// wait is Take with at most that many events that other receivers are given too.
+func (w *Watcher) wait(ctx context.Context, into []Event, shared int) ([]Event, error) {
 	for {
 		if !w.drained {
-			events, err := w.TryTake(into)
+			events, err := w.take(into, shared)
 			if len(events) > 0 || err != nil {
 				return events, err
 			}
@@ -141,7 +146,10 @@ func (w *Watcher) await(ctx context.Context) error {
 }
 
 // TryTake is Take that does not wait; it returns none if there is nothing. It fails like TryNext.
-func (w *Watcher) TryTake(into []Event) (events []Event, err error) {
+func (w *Watcher) TryTake(into []Event) ([]Event, error) { return w.take(into, pieceLength) }
+
+// take is TryTake with at most that many events that other receivers are given too.
+func (w *Watcher) take(into []Event, shared int) (events []Event, err error) {
 	w.store.mu.RLock()
 	defer w.store.mu.RUnlock()
 	if w.ended != nil {
@@ -149,7 +157,7 @@ func (w *Watcher) TryTake(into []Event) (events []Event, err error) {
 	}
 	due, unread := w.due.len(), w.unread()
 	if w.run != nil && due == 0 {
-		events = w.takeRun(len(into))
+		events = w.takeRun(shared)
 	}
 	if len(events) == 0 {
 		for events = into[:0]; len(events) < len(into); {
