@@ -1,6 +1,5 @@
-// Command deb makes the Debian package of the agent: its program, its units and its
-// configuration. The same input makes the same bytes: times are those of the commit, and owners are
-// root.
+// Command deb makes the Debian package of the agent: its program, its units and its configuration.
+// The same input makes the same bytes: times come from the commit, and owners are root.
 //
 // usage: go run ./hack/deb -binary bin/nephele-agent -arch amd64 -version 1.2.3 -time 1700000000
 // -out dist

@@ -2,10 +2,10 @@
 //
 // It tightens ours, and serves the policies, groups and tiers of Antrea in the versions before
 // v1beta1, too. The schema of a label selector comes from apimachinery, which has no markers, so
-// its operators, keys and values would go unchecked. With -upstream VERSION it leaves the
-// schemas as they are and gives the definitions, which are those of policy.networking.k8s.io, the
-// annotations that their project publishes them with; an API server takes none of a group below
-// k8s.io without a link to its approval.
+// its operators, keys and values would go unchecked. With -upstream VERSION it leaves the schemas
+// as they are and gives the definitions, all of policy.networking.k8s.io, the annotations that
+// their project publishes them with; an API server takes none of a group below k8s.io without a
+// link to its approval.
 //
 // Usage: generate [-upstream VERSION] FILE...
 //
@@ -114,8 +114,8 @@ var approvals = map[string]string{
 	"BaselineAdminNetworkPolicy": "https://github.com/kubernetes-sigs/network-policy-api/pull/30",
 }
 
-// annotate replaces the annotations of a definition by those of its project. The Go types have
-// every field, those of the experimental channel included.
+// annotate replaces the annotations of a definition by the annotations of its project. The Go types
+// have every field, the experimental channel included.
 func annotate(doc any, version string) {
 	definition := doc.(map[string]any)
 	names := definition["spec"].(map[string]any)["names"].(map[string]any)

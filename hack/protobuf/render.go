@@ -148,7 +148,7 @@ func (w *writer) marshal(m message) {
 			f.put(w, v)
 			w.f("}")
 		case f.kind == isMessage:
-			// The scope keeps the names of its variables apart from those of the next field.
+			// The scope keeps the names of its variables apart from the names in the next field.
 			w.f("{")
 			f.put(w, v)
 			w.f("}")

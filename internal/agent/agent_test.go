@@ -71,7 +71,7 @@ func (r *reports) of(name string) v1beta2.NetworkPolicyNodeStatus {
 	return r.last[name]
 }
 
-// fixture is a host with an agent, a peer, and who computes policies.
+// fixture is a host with an agent, a peer, and a policy engine.
 type fixture struct {
 	t          testing.TB
 	host, peer *nfttest.Host
@@ -106,14 +106,14 @@ type fixture struct {
 	balancing func() *services.Balancing
 	// local are addresses of the host besides.
 	local []netip.Addr
-	// services make those of its cluster.
+	// services make the Services of its cluster.
 	services func() *services.Frontends
-	// computed and essential are those of the agent's options.
+	// computed and essential go into the agent's options.
 	computed  func(context.Context, string, string) (bool, error)
 	essential []string
 	// wrap stands between the agent and its table; nil for nothing.
 	wrap func(*kernel.Table) agent.Table
-	// settings and skew are those of the agent's options, podSettings those of its Pods.
+	// settings and skew go into the agent's options, podSettings into the options of its Pods.
 	settings    agent.Settings
 	skew        func() time.Duration
 	podSettings func() string
@@ -133,7 +133,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// newWorld is a fixture without hosts: who computes policies.
+// newWorld is a fixture without hosts: a policy engine.
 func newWorld(t testing.TB) *fixture {
 	f := &fixture{t: t, engine: compute.New(compute.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
 		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000, clock: clock.RealClock{}, key: hostKey}

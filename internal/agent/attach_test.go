@@ -366,8 +366,8 @@ func TestReusedAddress(t *testing.T) {
 	p.eventually("nobody's again", func() bool { return p.reached(at[0], 81) })
 }
 
-// late is a source whose first watches, those of the mirror, tell nothing that came after they
-// began until they may.
+// late is a source whose first watches, the mirror's, report nothing that came after they began
+// until they may.
 type late struct {
 	enforcer.Source
 	mu    sync.Mutex

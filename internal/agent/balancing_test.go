@@ -24,7 +24,8 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 )
 
-// named lets a Pod answer on port 8080, by TCP and UDP, with its name and who has asked.
+// named lets a Pod answer on port 8080, by TCP and UDP, with its name and the address of the
+// client.
 func (p *netPod) named() *netPod {
 	s := p.node.site
 	s.inside(p.Host, func() error {
@@ -65,7 +66,8 @@ func (p *netPod) named() *netPod {
 	return p
 }
 
-// answer is who answers a new connection, and whom it sees; or how it fails.
+// answer is the name of the Pod that answers a new connection and the address that the Pod sees, or
+// how the connection fails.
 func (s *site) answer(from *nfttest.Host, at string, limit time.Duration) (who, seen string) {
 	s.t.Helper()
 	s.inside(from, func() error {
@@ -86,7 +88,7 @@ func (s *site) answer(from *nfttest.Host, at string, limit time.Duration) (who, 
 	return who, seen
 }
 
-// answers are who answers some new connections.
+// answers counts the Pods that answer some new connections.
 func (s *site) answers(from *nfttest.Host, at string, times int) map[string]int {
 	s.t.Helper()
 	out := map[string]int{}
@@ -212,7 +214,7 @@ func TestServices(t *testing.T) {
 		}
 	}
 	if who, seen := s.answer(s.router, there.at[0].String()+":30003", patient); who != b.name || seen != "192.168.2.254" {
-		t.Errorf("%s sees %s, want who has connected", who, seen)
+		t.Errorf("%s sees %s, want the address of the client", who, seen)
 	}
 	both("an external address", s.answers(client.Host, "203.0.113.6:80", 30))
 
@@ -277,16 +279,16 @@ func TestServices(t *testing.T) {
 	change(func(c *nftables.Conn) { c.DelTable(beside) })
 	here.eventually("kube-proxy is gone", func() bool { return here.agent.Status().Network.Trouble() == "" })
 
-	// Who may come by the load balancer.
+	// The ranges that the load balancer admits.
 	route(s, here, "198.51.100.6/32")
 	if got := s.answers(s.router, "198.51.100.6:80", 5); got["silent"] > 0 {
-		t.Errorf("who may come by the load balancer: %v", got)
+		t.Errorf("the load balancer admits %v", got)
 	}
 	if who, _ := s.answer(there.host, "198.51.100.6:80", impatient); who != "silent" {
-		t.Errorf("who may not come by the load balancer: %s", who)
+		t.Errorf("from a range that the load balancer does not admit: %s", who)
 	}
 
-	// An endpoint goes: who stayed with it, and a conversation by UDP, go to the other one.
+	// An endpoint goes: clients with affinity to it, and a UDP conversation, go to the other one.
 	var talk net.Conn
 	s.inside(client.Host, func() (err error) { talk, err = net.Dial("udp", "10.96.0.5:80"); return err })
 	defer func() { _ = talk.Close() }()

@@ -250,7 +250,7 @@ func (n *netNode) kill() {
 	n.ended()
 }
 
-// selects says which Pods Egresses apply to, as the controller does: those of a name in "app".
+// selects says which Pods Egresses apply to, as the controller does: Pods with a name in "app".
 func (s *site) selects(b *board, pods ...*netPod) {
 	w := &egress.World{Namespaces: map[string]map[string]string{"n1": nil}, Nodes: map[string]map[string]string{}}
 	for _, n := range s.nodes {

@@ -23,7 +23,7 @@ const controllerFlow = "controller"
 type Flows struct {
 	// Servers are the URLs of the servers that the agent talks to.
 	Servers func() ([]string, error)
-	// Own are those of the owner.
+	// Own are the owner's flows.
 	Own []nft.Failsafe
 	// Resolvers returns the addresses of the resolvers of the host.
 	Resolvers func() ([]netip.Addr, error)

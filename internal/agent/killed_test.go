@@ -317,7 +317,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		log, err := os.Create(filepath.Join(dir, "log"))
 		check(t, err)
 		cmd := exec.Command(os.Args[0], "-test.run=^TestAgentVictim$")
-		// Who is killed does not tidy up.
+		// An agent that is killed does not tidy up.
 		cmd.Env = append(os.Environ(), "TMPDIR="+dir, fmt.Sprintf("%s=%s %s %d", victimEnv, f.host.Path(), f.dir, generation))
 		cmd.Stdout, cmd.Stderr = log, log
 		taken, killed, err := killBefore(cmd, at, f.dir)

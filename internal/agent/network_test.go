@@ -620,7 +620,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestLinksOfPods: rules know links to Pods by the same name as whoever makes them.
+// TestLinksOfPods: rules know links to Pods by the name that their maker gives them.
 func TestLinksOfPods(t *testing.T) {
 	t.Parallel()
 	if network.EndPrefix != ruleset.LinkPrefix {
@@ -785,8 +785,8 @@ func TestNetworkBlocked(t *testing.T) {
 	here.eventually("all is well again", func() bool { return here.agent.Status().Network.Trouble() == "" })
 }
 
-// TestNetworkAdopts: on a Node that another plugin has given addresses, those of its Pods are not
-// given, whether the API tells of them or only its files, and what is left over of it is.
+// TestNetworkAdopts: on a Node that another plugin has given addresses, the addresses of its Pods
+// are not given, whether the API tells of them or only its files, and what is left over of it is.
 func TestNetworkAdopts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/24"}, four: true})

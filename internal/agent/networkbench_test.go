@@ -30,7 +30,7 @@ var (
 	// pluginProgram is bin/nephele-cni; without it the program of the tests stands in, which takes
 	// longer to start.
 	pluginProgram = flag.String("cni-plugin", "", "the CNI plugin to measure, such as bin/nephele-cni")
-	// referencePlugins are those of github.com/containernetworking/plugins.
+	// referencePlugins are the plugins of github.com/containernetworking/plugins.
 	referencePlugins = flag.String("cni-reference", "", "a directory with the plugins bridge, host-local and portmap, to compare with")
 )
 

@@ -50,7 +50,7 @@ func pod(n int) *corev1.Pod {
 	return p
 }
 
-// denies puts a policy that drops what comes to TCP port 80 of whoever it is applied to.
+// denies puts a policy that drops what comes to TCP port 80 of the Pods that it is applied to.
 func (f *fixture) denies(name string, generation int64, to policy.AppliedTo) {
 	f.engine.PutPolicy(policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: name, UID: name, Generation: generation, Priority: 5, AppliedTo: []policy.AppliedTo{to},
 		Ingress: []policy.Rule{{Name: "no", Action: policy.Drop, Ports: []policy.Port{{Protocol: policy.TCP, Port: &policy.PortRef{Number: 80}}}}}})

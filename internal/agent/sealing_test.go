@@ -227,7 +227,7 @@ func kernelSeals(t *testing.T) bool {
 	return h.Handle.LinkAdd(&netlink.Wireguard{LinkAttrs: attrs}) == nil
 }
 
-// TestSealedLink: rules know the device of WireGuard by the same name as whoever makes it.
+// TestSealedLink: rules know the device of WireGuard by the name that its maker gives it.
 func TestSealedLink(t *testing.T) {
 	t.Parallel()
 	if network.WireGuardDevice != ruleset.SealedLink {

@@ -100,7 +100,7 @@ func TestServicesAsPeers(t *testing.T) {
 			{"the Service from a Pod on a route", 3, at(8080), false},
 			{"the Service from a Pod that may", 2, at(8080), true},
 			{"another port", 0, at(9090), !also},
-			{"who is behind it, directly", 0, behind, true},
+			{"an endpoint, directly", 0, behind, true},
 		} {
 			if got := passes(c.from, c.to); got != c.want {
 				t.Errorf("%s: %s: %t, want %t", when, c.what, got, c.want)

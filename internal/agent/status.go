@@ -73,7 +73,7 @@ type Status struct {
 
 	// Names counts what is known of domain names; nil if nothing is learned of them.
 	Names *fqdn.Status `json:"names,omitempty"`
-	// Pods counts those of the Node; nil on a VM.
+	// Pods counts the Pods of the Node; nil on a VM.
 	Pods *PodsStatus `json:"pods,omitempty"`
 	// Network is that of the Node; nil where another CNI plugin makes it.
 	Network *network.Status `json:"network,omitempty"`
@@ -137,7 +137,7 @@ type HostStatus struct {
 	// the clock of the host differs from the controller's.
 	ConnectionsFull string `json:"connectionsFull,omitempty"`
 	ClockError      string `json:"clockError,omitempty"`
-	// filters are those of others, without what changes all the time.
+	// filters are the filters of others, without what changes all the time.
 	filters []string
 }
 

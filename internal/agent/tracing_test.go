@@ -25,7 +25,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// traceflows are those of a cluster, as its API server has them.
+// traceflows are the Traceflows that the API server of a cluster has.
 type traceflows struct {
 	*fcache.FakeControllerSource
 	mu   sync.Mutex

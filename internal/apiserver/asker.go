@@ -21,8 +21,8 @@ import (
 const askerUser = "system:nephele:webhook-client:"
 
 // WithWebhookClients returns an Access that opens the webhooks to holders of a client certificate
-// only that an authority in the file, in PEM, has signed; and with names, only to those of them
-// that have one of the names as common name. The file is read again when it changes. The
+// only that an authority in the file, in PEM, has signed; and with names, only to the ones among
+// them that have one of the names as common name. The file is read again when it changes. The
 // certificates mean nothing at other paths.
 func (a Access) WithWebhookClients(file string, names []string) (Access, error) {
 	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-client-ca", file)

@@ -20,7 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
-// TestWebhooksForKubeAPIServerOnly: with an authority for those who ask, nobody else does, and
+// TestWebhooksForKubeAPIServerOnly: with an authority for callers, no other caller is answered, and
 // holding such a certificate gives no right to anything else.
 func TestWebhooksForKubeAPIServerOnly(t *testing.T) {
 	t.Parallel()
@@ -127,13 +127,13 @@ func TestWebhooksForKubeAPIServerOnly(t *testing.T) {
 		})
 	}
 	if _, err := delegated.WithWebhookClients(filepath.Join(t.TempDir(), "none"), nil); err == nil {
-		t.Error("an authority that is not there opens the webhooks to nobody knows whom")
+		t.Error("an authority that is not there opens the webhooks to unknown callers")
 	}
 	empty0 := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty0, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := delegated.WithWebhookClients(empty0, nil); err == nil {
-		t.Error("a file without an authority opens the webhooks to nobody knows whom")
+		t.Error("a file without an authority opens the webhooks to unknown callers")
 	}
 }

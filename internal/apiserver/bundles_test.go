@@ -148,7 +148,7 @@ func TestSupportBundle(t *testing.T) {
 	}
 }
 
-// TestSupportBundlePaths: a bundle is made at one path, and not by one who only tries.
+// TestSupportBundlePaths: a bundle is made at one path, and not for a caller without the right.
 func TestSupportBundlePaths(t *testing.T) {
 	t.Parallel()
 	b := newBundleWorld(t)

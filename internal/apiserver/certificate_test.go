@@ -136,7 +136,7 @@ func TestMountedCertificateIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestWebhooksAreOpen: they answer those who do not say who they are, and open nothing else.
+// TestWebhooksAreOpen: webhooks answer callers without credentials, and open nothing else.
 func TestWebhooksAreOpen(t *testing.T) {
 	t.Parallel()
 	access := tokenAccess()

@@ -22,8 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 )
 
-// dense is a body of many small elements: those of one list or map, in all forms that an element
-// may have.
+// dense is a body of many small elements of one list or map, in all forms that an element may have.
 type dense struct {
 	name string
 	// before, element and after make the JSON text; a map numbers its elements.

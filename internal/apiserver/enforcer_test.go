@@ -133,7 +133,7 @@ func TestEnforcersActForThemselves(t *testing.T) {
 		w := newGuardedWorld(t, setting, granted())
 		for token, who := range people {
 			if setting == apiserver.AnyKey && token != "reader" {
-				continue // he who may do least shows enough
+				continue // the user with the least rights shows enough
 			}
 			c := w.client(t, token, runtime.ContentTypeJSON)
 			for _, key := range keys {

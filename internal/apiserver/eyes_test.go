@@ -12,8 +12,8 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
-// TestEyes: whoever may ask for the groups of a Namespace sees what is there, and of other
-// Namespaces what he may ask for there; an answer that cannot be had is no yes.
+// TestEyes: a caller with the right to ask for the groups of a Namespace sees what is there, and of
+// other Namespaces what he may ask for there; an answer that cannot be had is no yes.
 func TestEyes(t *testing.T) {
 	asked := 0
 	access := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

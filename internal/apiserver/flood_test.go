@@ -115,8 +115,7 @@ func peak(f func()) int64 {
 }
 
 // TestStrangersCannotUseUpMemory: many at once ask the webhooks with as much as they can, in every
-// form that is expensive. What it takes to serve them is bounded, and who comes after them is
-// answered.
+// form that is expensive. What it takes to serve them is bounded, and later callers are answered.
 func TestStrangersCannotUseUpMemory(t *testing.T) {
 	const bound = 256 << 20
 	w := newHookServer(t)

@@ -228,7 +228,7 @@ func TestHostsSeeAndReportTheirOwn(t *testing.T) {
 	agent := h.world.client(t, "agent", "")
 	for _, r := range []*rest.Request{agent.Post().AbsPath(credential.RenewPath).Body([]byte("{}")), agent.Get().AbsPath(credential.InfosPath + "web")} {
 		if err := r.Do(t.Context()).Error(); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
-			t.Errorf("one who is no host: %v", err)
+			t.Errorf("a caller that is no host: %v", err)
 		}
 	}
 }
@@ -299,7 +299,7 @@ func TestHostsTellAboutThemselves(t *testing.T) {
 	if err := c.Put().Resource("antreaagentinfos").Name("web").Body([]byte(named)).Do(t.Context()).Error(); !apierrors.IsBadRequest(err) {
 		t.Errorf("names in another case, which were not weighed: %v", err)
 	}
-	// Whoever had the name first keeps it; others have infos of their own, when the controller has
+	// The first host of the name keeps it; others have infos of their own, when the controller has
 	// made them.
 	for namespace, name := range map[string]string{"vms": "n1", "b": "twin"} {
 		if _, got, err := info(namespace, name); !apierrors.IsNotFound(err) {

@@ -121,7 +121,7 @@ func TestRequestsAreCounted(t *testing.T) {
 				r = r.Param("watch", "true")
 			}
 			if err := r.Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
-				t.Errorf("who has waited: %v", err)
+				t.Errorf("after waiting: %v", err)
 			}
 		})
 	}
@@ -167,8 +167,8 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// TestStrangersCostNoQuestions: kube-apiserver is not asked what somebody may do who does not say
-// who he is. What he may see of health is one word.
+// TestStrangersCostNoQuestions: kube-apiserver is not asked about the rights of a caller without
+// credentials, and such a caller sees one word of health.
 func TestStrangersCostNoQuestions(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -118,8 +118,8 @@ func reviewFlowWithin(ctx context.Context, t testing.TB, w *world, user, from st
 	return &out, err
 }
 
-// TestReviewsShowWhatMayBeRead: what an answer may tell is what the caller may list, and who cannot
-// be asked about it gets none.
+// TestReviewsShowWhatMayBeRead: an answer has what the caller may list, and a caller of unknown
+// rights gets none.
 func TestReviewsShowWhatMayBeRead(t *testing.T) {
 	t.Parallel()
 	w, _, asked := newReviewWorld(t)
@@ -138,7 +138,7 @@ func TestReviewsShowWhatMayBeRead(t *testing.T) {
 		t.Error("an answer although it is not known what the caller may see")
 	}
 	if _, err := reviewFlow(t, w, "user-x", ""); !apierrors.IsForbidden(err) {
-		t.Errorf("whoever may not create reviews: %v", err)
+		t.Errorf("a user without the right to create reviews: %v", err)
 	}
 	if _, err := reviewFlow(t, w, "user-c", "nonsense"); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "spec.from") {
 		t.Errorf("a wrong question: %v", err)
@@ -156,7 +156,7 @@ func TestReviewsShowWhatMayBeRead(t *testing.T) {
 }
 
 // TestReviewsAreBounded: of one user so many reviews wait and one is worked on, others get their
-// turn, and those who may see everything have one that nobody else has.
+// turn, and users that may see everything have one of their own.
 func TestReviewsAreBounded(t *testing.T) {
 	t.Parallel()
 	w, o, _ := newReviewWorld(t)
@@ -185,7 +185,7 @@ func TestReviewsAreBounded(t *testing.T) {
 	go slow("user-b")
 	<-o.begun // though four others came first
 	if _, err := reviewFlow(t, w, "user-c", ""); err != nil {
-		t.Errorf("while two users keep the turns, the review of one who may see everything: %v", err)
+		t.Errorf("while two users keep the turns, the review of a user that may see everything: %v", err)
 	}
 	go func() {
 		for {

@@ -12,7 +12,7 @@ import (
 )
 
 // A group that stands for a Group of a Namespace has a slash in its name. No path leads to it,
-// escaped or not; selectors do, in lists and watches, and so do those of keys with slashes.
+// escaped or not; selectors do, in lists and watches, and so do selectors of keys with slashes.
 func TestNamesWithSlashes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -46,7 +46,8 @@ func postTraffic(c *rest.RESTClient, key, spec string) *rest.Request {
 }
 
 // TestTrafficReports takes what an enforcer reports for itself, says what is wrong with the rest,
-// and lets nobody flood it. Who may report for which key is in TestEnforcersActForThemselves.
+// and lets no enforcer flood it. The rights to report for a key are in
+// TestEnforcersActForThemselves.
 func TestTrafficReports(t *testing.T) {
 	t.Parallel()
 	w := newGuardedWorld(t, apiserver.OwnKey, granted())

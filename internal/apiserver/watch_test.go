@@ -152,7 +152,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// The bytes that an agent gets are those of an Antrea Controller, but for the resource version.
+// An agent gets the bytes of an Antrea Controller, but for the resource version.
 func TestBytesOfAWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -202,7 +202,7 @@ func newChurn(seed uint64) *churn {
 	return &churn{random: rand.New(rand.NewPCG(seed, 0)), groups: map[string]map[int]watchstore.Member{}, spans: map[string]map[string]bool{}}
 }
 
-// span draws who an object concerns from now on, and returns what changes.
+// span draws the enforcers that an object concerns from now on, and returns what changes.
 func (c *churn) span(name string) (added, removed []string) {
 	if c.spans[name] == nil {
 		c.spans[name] = map[string]bool{}

@@ -15,7 +15,8 @@ import (
 
 const recordedCases = "../../testdata/conformance/policy"
 
-// ambient are manifests of the Namespaces that the recorded cluster had besides those of each case.
+// ambient are manifests of the Namespaces that the recorded cluster had besides the Namespaces of
+// each case.
 func ambient() string {
 	var out strings.Builder
 	for _, name := range policytest.Ambient() {

@@ -14,8 +14,8 @@ import (
 const someKubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],
 "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}]}`
 
-// TestWhoComputes: flags that contradict one another are refused before anything is called.
-func TestWhoComputes(t *testing.T) {
+// TestControllerFlags: flags that contradict one another are refused before anything is called.
+func TestControllerFlags(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(file, []byte(someKubeconfig), 0o600); err != nil {

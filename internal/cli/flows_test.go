@@ -182,7 +182,7 @@ func TestFlowsOfAzure(t *testing.T) {
 }
 
 // TestFlowsAreJudgedAsAzureDid: in random networks, what the simulator writes from its own verdicts
-// is judged as the simulator did. The rule that the cloud names is told beside; ours are those of
+// is judged as the simulator did. The answer has the rule that the cloud names; our rules come from
 // the group without overlaps, and have no names.
 func TestFlowsAreJudgedAsAzureDid(t *testing.T) {
 	const subscription, machines = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", 6

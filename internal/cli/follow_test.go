@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
-// TestPlanTellsOfDependents: what those lose who depend on a group is refused, or said, as the
-// account wants it.
+// TestPlanTellsOfDependents: what dependents of a group lose is refused or reported, as the account
+// wants it.
 func TestPlanTellsOfDependents(t *testing.T) {
 	estate := strings.Replace(previewtest.SmallShop, "      groups:\n", "      groups:\n      - {name: database, rules: [\"tcp 5432 from web\"]}\n", 1)
 	estate = strings.Replace(estate, "      vms:\n", "      vms:\n      - {name: db-1, ip: 10.1.9.9, groups: [database]}\n", 1)

@@ -7,9 +7,9 @@ import (
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
-// TestPlanWarnsWhoIsShutOut: what closes ssh is a warning, with who and whom; what keeps it open is
-// none.
-func TestPlanWarnsWhoIsShutOut(t *testing.T) {
+// TestPlanWarnsOfClosedAccess: what closes ssh is a warning that names both ends; what keeps it
+// open is none.
+func TestPlanWarnsOfClosedAccess(t *testing.T) {
 	const warning = "closes ssh (tcp 22) to web-1, web-2 from "
 	if r := planShop(t, previewtest.SmallShopManifests); strings.Count(r.stdout, "! warning: ") == 0 || !strings.Contains(r.stdout, warning) || strings.Contains(r.stdout, "remote desktop") {
 		t.Errorf("%+v", r)

@@ -7,8 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
-// TestPlanWarnsByWhichGroup: who is shut out is told with the groups that let him in today, and who
-// comes from another machine by its name.
+// TestPlanWarnsByWhichGroup: a warning about access that closes names the groups that give it
+// today, and machines by their names.
 func TestPlanWarnsByWhichGroup(t *testing.T) {
 	t.Parallel()
 	r := planShop(t, previewtest.SmallShopManifests)

@@ -29,7 +29,8 @@ spec:
 `
 
 // TestSetTests: the hub is asked about every pair of ends, in pages. What is not as expected is
-// told with who decides it, also that a cluster has not answered; what makes no sense is told, too.
+// reported with the policy that decides it, as is a cluster that has not answered and a test that
+// makes no sense.
 func TestSetTests(t *testing.T) {
 	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(setTests))
 	if err != nil {

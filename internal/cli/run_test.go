@@ -49,7 +49,7 @@ func TestUnknownCommandLine(t *testing.T) {
 	}
 }
 
-// TestTyposAreUnderstood: who mistypes a command is told which one there is.
+// TestTyposAreUnderstood: an error about an unknown command or flag names the one that is alike.
 func TestTyposAreUnderstood(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -17,7 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 )
 
-// TestTakeOver: the command shows from whom, and does nothing unless that is meant.
+// TestTakeOver: the command shows the other instance, and does nothing without --yes.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	scheme, err := controller.Scheme()

@@ -49,7 +49,7 @@ type Snapshot struct {
 	ACLs []NetworkACL
 }
 
-// WithGroups returns the snapshot with those of the groups that it lacks.
+// WithGroups returns the snapshot with the given groups that it lacks.
 func (s *Snapshot) WithGroups(groups []Group) *Snapshot {
 	byID := func(a, b Group) int { return cmp.Compare(a.ID, b.ID) }
 	there := func(g Group) bool { _, found := slices.BinarySearchFunc(s.Groups, g, byID); return found }

@@ -31,8 +31,8 @@ func untilSync(told <-chan *wire.Down) (all []*wire.Down) {
 	return all
 }
 
-// TestMemberSees: a member is told the policies for it and who is in their peers, by addresses and
-// without names and labels, and nothing of what other members are told.
+// TestMemberSees: a member receives the policies for it and the members of their peers, by
+// addresses and without names and labels, and nothing of what other members receive.
 func TestMemberSees(t *testing.T) {
 	s := newSet(t, "east", "west", "north")
 	for i, name := range []string{"east", "west"} { // what is for one of them alone

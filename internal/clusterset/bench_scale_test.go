@@ -339,7 +339,8 @@ func BenchmarkMember(b *testing.B) {
 	}
 }
 
-// engineOf is the engine of a cluster with Pods and policies, perhaps with those of a set.
+// engineOf is the engine of a cluster with Pods and policies, perhaps with the Pods and policies of
+// a set.
 func engineOf(pods, policies int, member bool) *compute.Engine {
 	e := compute.New(compute.Options{})
 	for i := range 50 {

@@ -109,8 +109,8 @@ func TestMapOfSet(t *testing.T) {
 	})
 }
 
-// TestMapBehindMasquerade: who sees the Pods of a cluster by an address that they share is asked
-// about that address; where it is not known by which, nothing is known there.
+// TestMapBehindMasquerade: a cluster that sees another one's Pods by an address that they share is
+// asked about that address; without a known one, nothing is known there.
 func TestMapBehindMasquerade(t *testing.T) {
 	s := newSet(t, "east", "west")
 	s.pod("east", "web", "web", "10.1.0.5")

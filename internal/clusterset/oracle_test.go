@@ -37,7 +37,7 @@ type site struct {
 	// records are what it keeps on disk.
 	records  map[string][]byte
 	policies map[string]*wire.Policy
-	// own are its own policies, visible the Namespaces that those of others may mean.
+	// own are its own policies, visible the Namespaces that policies of others may mean.
 	own     map[string]policy.Policy
 	visible []string
 	// stream is what connects it with the hub; nil while it is cut. link is what both ends remember
@@ -521,7 +521,7 @@ func holds(s *policy.Selector, labels map[string]string) bool {
 	return true
 }
 
-// expect returns whom a peer of a policy means in a member, by address, told without any engine.
+// expect returns the addresses that a peer of a policy means in a member, found without any engine.
 func (w *world) expect(s *site, p *policy.Policy) map[string]bool {
 	peer, out := &p.Ingress[0].Peers[0], map[string]bool{}
 	for _, o := range w.sites {
@@ -573,7 +573,7 @@ func (w *world) expect(s *site, p *policy.Policy) map[string]bool {
 	return out
 }
 
-// got returns whom a peer of a policy means as a member's enforcers receive it.
+// got returns the addresses that a peer of a policy means, as a member's enforcers receive them.
 func (w *world) got(s *site, uid string) map[string]bool {
 	out := map[string]bool{}
 	l := s.engine.Listing()

@@ -235,7 +235,7 @@ func TestOwnPoliciesNotes(t *testing.T) {
 	none := int32(0)
 	s.amend("west", func(c *setv1alpha1.ClusterSpec) { c.Limits.Selectors = &none })
 	s.says("west", "TooManySelectors", "TooManySelectors")
-	s.knowsAll("west") // who is allowed goes, when nobody keeps it current
+	s.knowsAll("west") // the allowed member goes, when no cluster keeps it current
 	s.amend("west", func(c *setv1alpha1.ClusterSpec) { c.Limits.Selectors = nil })
 	s.knowsAll("west", "10.1.0.5", "10.1.0.6")
 	s.says("west", "", "")

@@ -12,7 +12,7 @@ import (
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 )
 
-// reach asks the hub who reaches whom, and lets time go by until it answers.
+// reach asks the hub which ends reach which, and lets time go by until it answers.
 func (s *set) reach(spec analysis.ReachReviewSpec) (analysis.ReachReviewStatus, error) {
 	type answer struct {
 		analysis.ReachReviewStatus
@@ -51,8 +51,8 @@ func rowsText(rows []analysis.ReachRow) string {
 	return strings.Join(out, "; ")
 }
 
-// TestReachOfSet: who reaches whom is decided by the clusters of both ends, told in few rows, and
-// who does not answer is named.
+// TestReachOfSet: the clusters of both ends decide which ends reach which, in few rows, and a
+// cluster that does not answer is named.
 func TestReachOfSet(t *testing.T) {
 	s := newSet(t, "east", "west")
 	for _, name := range []string{"web-1", "web-2"} {

@@ -32,7 +32,7 @@ func toDB(name string, action v1beta1.RuleAction) *v1beta1.ClusterNetworkPolicy 
 	return p
 }
 
-// service makes Service shop/db in a member: Pods with app=db, who serve it at port 15432.
+// service makes Service shop/db in a member: Pods with app=db, which serve it at port 15432.
 func (s *set) service(name string) *corev1.Service {
 	s.Helper()
 	o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
@@ -82,8 +82,8 @@ func (s *set) reaches(name string, want ...string) {
 	})
 }
 
-// TestServices: a Service that a member exports is whoever serves it there, for policies of the hub
-// in all members and for own ones where it is visible; over the absence of the hub, restarts, and
+// TestServices: a Service that a member exports is its endpoints there, for policies of the hub in
+// all members and for own ones where it is visible; over the absence of the hub, restarts, and
 // until it is exported no more.
 func TestServices(t *testing.T) {
 	s := newSet(t, "east", "west")
@@ -256,7 +256,7 @@ func TestWrittenEndpoints(t *testing.T) {
 	s.reaches("west", "10.1.0.9 TCP 15432", "10.1.0.9 TCP 15433", "198.51.100.7 TCP 15433")
 	s.must(east.Delete(t.Context(), one))
 	s.reaches("west", "10.1.0.9 TCP 15433", "198.51.100.7 TCP 15433")
-	service.Spec.Selector = map[string]string{"app": "db"} // then those of the controller count, and the Pods are known
+	service.Spec.Selector = map[string]string{"app": "db"} // then the EndpointSlices of the controller count, and the Pods are known
 	s.must(east.Update(t.Context(), service))
 	s.reaches("west", "10.1.0.5 TCP 15432")
 	s.must(east.Delete(t.Context(), export("db")))

@@ -37,7 +37,7 @@ type store struct {
 	handlers map[reflect.Type][]*registration
 }
 
-// registration is somebody who is told. It is in sync as soon as it is there.
+// registration is a handler. It is in sync as soon as it is there.
 type registration struct {
 	toolscache.ResourceEventHandlerRegistration
 	toolscache.ResourceEventHandler
@@ -105,7 +105,7 @@ func (s *store) change(ctx context.Context, o client.Object, do func() error) er
 	}
 	before := read()
 	if before != nil && o.GetGeneration() == 0 {
-		o.SetGeneration(before.GetGeneration()) // whoever does not say it means the present one
+		o.SetGeneration(before.GetGeneration()) // a writer that does not set it means the present one
 	}
 	if err := do(); err != nil {
 		return err

@@ -219,7 +219,7 @@ func (k *knows) all() []string {
 	return k.inside("")
 }
 
-// groups is who is in each group.
+// groups has the members of each group.
 func (k *knows) groups() map[string][]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -527,9 +527,9 @@ type line struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	// refuses ends whoever connects; held lets nothing through any more, and says so to nobody.
-	// slow holds back what comes from the hub alone. left is after how many bytes up the line is
-	// cut; 0 is never.
+	// refuses ends connections; held lets nothing through any more, without an error. slow holds
+	// back what comes from the hub alone. left is after how many bytes up the line is cut; 0 is
+	// never.
 	refuses, held, slow bool
 	left                int
 	// up and down count what has passed.
@@ -642,8 +642,8 @@ func (l *line) may(n int, up bool) bool {
 	return true
 }
 
-// TestStream: members join, each knows whom the policies mean in the others, and the hub is told
-// what became of the policies.
+// TestStream: members join, each knows the peers of the policies in the others, and the hub
+// receives what became of the policies.
 func TestStream(t *testing.T) {
 	s := newSet(t, "east", "west")
 	s.pod("east", "web", "web", "10.1.0.5")
@@ -1105,7 +1105,7 @@ func (s *set) ask(spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, erro
 }
 
 // TestQuestions: each half of a flow is answered by the cluster that knows it, as it sees the other
-// end; who cannot be reached, does not answer or does not want to is named.
+// end; a cluster that cannot be reached, does not answer or refuses is named.
 func TestQuestions(t *testing.T) {
 	s := newSet(t, "east", "west")
 	s.pod("east", "web", "web", "10.1.0.5")
@@ -1198,9 +1198,10 @@ func TestQuestions(t *testing.T) {
 	check("refused", asked("east:shop/web", "west:shop/db", "5432"), "Unknown | Egress it says: its Membership answers no questions | Ingress Allow west: 10.1.0.5 to shop/db [2J")
 }
 
-// TestStale: who is silent for longer than is said does not count any more in rules that allow, and
-// always in others; it counts again when it is heard. That is so for a member that its hub does not
-// hear, and for a hub that a member does not hear, also when processes are other ones.
+// TestStale: a member that is silent for longer than the limit does not count any more in rules
+// that allow, and always in others; it counts again when it is heard. That is so for a member that
+// its hub does not hear, and for a hub that a member does not hear, also when processes are other
+// ones.
 func TestStale(t *testing.T) {
 	s := newSet(t, "east", "west")
 	s.must(s.hub.Create(t.Context(), fromWeb("allows", "web")))

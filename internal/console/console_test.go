@@ -331,7 +331,7 @@ func TestOnlyLocalPlaces(t *testing.T) {
 	}
 }
 
-// TestNewIDAtEveryLogin: who plants an id, or knows the former one, has nothing.
+// TestNewIDAtEveryLogin: a planted id, or the former one, gives nothing.
 func TestNewIDAtEveryLogin(t *testing.T) {
 	r := newRig(t, nil)
 	at, _ := url.Parse(r.http.URL)

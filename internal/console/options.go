@@ -28,7 +28,7 @@ const (
 // Options say what a Server is to do. Cluster, Origins, Now and Random must be set.
 type Options struct {
 	Mode Mode
-	// Cluster is how the API server is reached. In the mode Local its credentials are those of the
+	// Cluster is how the API server is reached. In the mode Local its credentials belong to the
 	// person; in the mode Cluster credentials in it are not used.
 	Cluster *rest.Config
 	// Origins are where browsers find this server, as in http://127.0.0.1:8080. What comes under
@@ -45,7 +45,7 @@ type Options struct {
 	// Name says on the page which cluster it is, Version which Nephele, and Demo that it is one.
 	Name, Version string
 	Demo          bool
-	// Limits that are 0 are those of DefaultLimits.
+	// Limits that are 0 come from DefaultLimits.
 	Limits Limits
 	// Page has index.html and assets; nil for the one that is built in.
 	Page fs.FS
@@ -160,7 +160,7 @@ func parseOrigins(texts []string, mode Mode) ([]origin, error) {
 	return out, nil
 }
 
-// LocalOrigins are those of a listener on loopback. An error says that others could reach it.
+// LocalOrigins are the origins of a listener on loopback. An error says that others could reach it.
 func LocalOrigins(address net.Addr) ([]string, error) {
 	ap, err := netip.ParseAddrPort(address.String())
 	if err != nil || !ap.Addr().Unmap().IsLoopback() {

@@ -31,7 +31,7 @@ type page struct {
 	assets map[string]file // by path, /assets/...
 }
 
-// contentTypes are those of the files that a page may have.
+// contentTypes are the types of the files that a page may have.
 var contentTypes = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png",
 	".woff2": "font/woff2", ".json": "application/json", ".webmanifest": "application/manifest+json", ".txt": "text/plain; charset=utf-8",

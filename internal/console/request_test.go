@@ -220,7 +220,7 @@ func TestBreakGlassAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestNothingOfTheBrowserGoesOn: the caller is who the session is, whatever headers say.
+// TestNothingOfTheBrowserGoesOn: the caller is the user of the session, whatever headers say.
 func TestNothingOfTheBrowserGoesOn(t *testing.T) {
 	for _, mode := range []Mode{Local, Cluster} {
 		r := newRig(t, func(o *Options) {

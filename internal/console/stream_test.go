@@ -139,7 +139,7 @@ func (s *shelf) list(w http.ResponseWriter, limit, next string) {
 	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[%s]}`, s.version, next, strings.Join(items, ","))
 }
 
-// names are those of the objects of a snapshot.
+// names are the names of the objects of a snapshot.
 func (e event) names(t *testing.T) []string {
 	t.Helper()
 	if e.kind != "snapshot" {
@@ -296,7 +296,7 @@ func TestRefusedToAllTabs(t *testing.T) {
 	}
 }
 
-// TestSlowReader: who does not read loses the stream; nothing waits for him without bound.
+// TestSlowReader: a client that does not read loses the stream; nothing waits for it without bound.
 func TestSlowReader(t *testing.T) {
 	q := newQueue(1000)
 	for range 5 {

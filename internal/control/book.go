@@ -21,7 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/translate"
 )
 
-// Reasons of Realizable False, besides those of the API.
+// Reasons of Realizable False, besides the API's.
 const (
 	// ReasonInvalid: the policy cannot be computed, the message says why.
 	ReasonInvalid = "NetworkPolicyInvalid"

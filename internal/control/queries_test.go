@@ -141,7 +141,7 @@ func TestGroupMembersInPages(t *testing.T) {
 	}
 }
 
-// everywhere is the sight of who may see all Namespaces.
+// everywhere is the view of a user that may see all Namespaces.
 func everywhere(string) bool { return true }
 
 // TestMembersThatMayNotBeSeen: members of Namespaces that the caller may not see are none for him,

@@ -22,7 +22,7 @@ func tierOf(name string, priority int32) *v1beta1.Tier {
 	return &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.TierSpec{Priority: priority}}
 }
 
-// TestTiersNeedAGrant: whose policies come before those of the teams needs a grant where the tiers
+// TestTiersNeedAGrant: whose policies come before the teams' policies needs a grant where the tiers
 // are made; a tier that is there keeps what it says.
 func TestTiersNeedAGrant(t *testing.T) {
 	w := newTestWorld(t)

@@ -74,7 +74,7 @@ func TestAuthorsCheck(t *testing.T) {
 	look("not to be read", 1, 0, "not installed: nephele-tiers (")
 }
 
-// TestGrantsNameThemselves: the names that are looked for are those of the manifests.
+// TestGrantsNameThemselves: the names that are looked for are in the manifests.
 func TestGrantsNameThemselves(t *testing.T) {
 	for _, name := range grants.Policies() {
 		file, err := grants.FS().Open(strings.TrimPrefix(name, "nephele-") + ".yaml")

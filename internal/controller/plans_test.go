@@ -49,7 +49,7 @@ func TestPlansCallNoCloud(t *testing.T) {
 		t.Errorf("planning has changed what the informers hold: %+v", stored)
 	}
 
-	// Whoever sees all policies, but no accounts, is told no plans of them, and brings none.
+	// A caller that sees all policies, but no accounts, gets no plans of them, and brings none.
 	all.May = func(_, _, resource, _, _ string) bool { return resource != "cloudprovideraccounts" }
 	if status, err = (&reviews{}).plan(t.Context(), s, c, world, nil, all, analysis.PlanReviewSpec{}); err != nil || len(status.Accounts) > 0 || !status.Limited {
 		t.Errorf("%v, %+v, want no accounts", err, status)

@@ -164,8 +164,8 @@ func TestAnswersAge(t *testing.T) {
 	}
 }
 
-// TestHiddenChangesTellNothing: who does not see everything gets the same bytes whether or not
-// something has changed that he does not see, and whether or not others have asked meanwhile.
+// TestHiddenChangesTellNothing: a caller that may not see everything gets the same bytes whether or
+// not something has changed that it may not see, and whether or not others have asked meanwhile.
 func TestHiddenChangesTellNothing(t *testing.T) {
 	t.Parallel()
 	shop := apiserver.Sight{Namespace: func(n string) bool { return n == "shop" }}

@@ -21,7 +21,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// recordedInformers keeps who listens, one for each kind.
+// recordedInformers keeps the handlers, one for each kind.
 type recordedInformers struct {
 	cache.Informer
 	handlers []toolscache.ResourceEventHandler
@@ -64,8 +64,8 @@ func shown(t *testing.T, c prometheus.Collector) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// TestStateMetrics: conditions, ages and phases are those of the objects; the time that a change
-// takes is counted once, from when it was heard of, and not for what was there before.
+// TestStateMetrics: the metrics have the conditions, ages and phases of the objects; the time that
+// a change takes is counted once, from when it was heard of, and not for what was there before.
 func TestStateMetrics(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	m := newStateMetrics(clk)

@@ -195,8 +195,8 @@ func TestAddressesHaveSixteenBytes(t *testing.T) {
 	}
 }
 
-// TestHostOfAnotherNamespace: who may write ExternalEntities in a Namespace must not reach the
-// agents of others.
+// TestHostOfAnotherNamespace: a user with the right to write ExternalEntities in a Namespace must
+// not reach the agents of others.
 func TestHostOfAnotherNamespace(t *testing.T) {
 	for host, want1 := range map[string]string{"b/web": "", "cloud/ns/account": "cloud/ns/account", "a/web": "a/web", "web": "web", "/web": "", "": ""} {
 		e, errs := ExternalEntity(&v1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "e"}, Spec: v1alpha2.ExternalEntitySpec{ExternalNode: host}})

@@ -74,7 +74,8 @@ func TestAllocate(t *testing.T) {
 			t.Errorf("%s: %v %q, want %q", name, a.Addresses, a.Problem, c.want)
 		}
 	}
-	// The older one gets the last address, and who has one keeps it though another one is older.
+	// The older one gets the last address, and an Egress that has one keeps it though another one
+	// is older.
 	list := []v1beta1.Egress{egressOf("young", 1, v1beta1.EgressSpec{ExternalIPPool: "one"}), egressOf("old", 2, v1beta1.EgressSpec{ExternalIPPool: "one"})}
 	got, usage := Allocate(list, pools, both())
 	if len(got["old"].Addresses) != 1 || got["young"].Problem == "" || usage["one"] != (v1beta1.ExternalIPPoolUsage{Total: 1, Used: 1}) || usage["younger"] != (v1beta1.ExternalIPPoolUsage{}) {

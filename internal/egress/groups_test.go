@@ -69,7 +69,7 @@ func TestGroupsFollowed(t *testing.T) {
 			for i := range list {
 				want[list[i].Name] = text(&list[i])
 			}
-			// By hand: the groups that concern the Node, and who is in them.
+			// By hand: the groups that concern the Node, and their members.
 			byHand := map[string]map[string]string{}
 			for _, e := range now.Egresses {
 				members, concerns := map[string]string{}, e.Spec.ExternalIPPool == "p1" && now.Nodes["n1"]["e"] == "1"

@@ -39,9 +39,9 @@ type antrea struct {
 	mu sync.Mutex
 	// books are what concerns a key, by "KEY/RESOURCE", in no order.
 	books map[string][]runtime.Object
-	// watches are the channels of frames of those who watch.
+	// watches are the channels of frames of the watchers.
 	watches map[string][]chan []byte
-	// queries and accepts are those of the watches that were begun.
+	// queries and accepts are the queries and Accept headers of the watches so far.
 	queries, accepts []string
 	// statuses are the reports, refuse is the status code with which the next ones are answered
 	// instead.
@@ -146,7 +146,7 @@ func (a *antrea) take(w http.ResponseWriter, r *http.Request, name string) {
 	_, _ = w.Write(sealed("v1", "Status", status))
 }
 
-// change sends an event to those who watch, and notes it for those who come.
+// change sends an event to the watchers, and keeps it for later ones.
 func (a *antrea) change(key, resource, event string, o runtime.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

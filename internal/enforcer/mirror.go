@@ -158,7 +158,7 @@ func (m *Mirror) computed() Computed {
 	return Computed{Policies: m.sorted, AddressGroups: m.address.all(), AppliedToGroups: m.applied.all()}
 }
 
-// Unchanged reports whether the objects are still those of a version that Current returned.
+// Unchanged reports whether the objects are still the ones in a version that Current returned.
 func (m *Mirror) Unchanged(version uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

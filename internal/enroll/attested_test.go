@@ -191,7 +191,7 @@ func TestAttestedRefused(t *testing.T) {
 	}
 }
 
-// TestMetadataNames are those of the clouds.
+// TestMetadataNames: the metadata has the names that the clouds use.
 func TestMetadataNames(t *testing.T) {
 	for at, want := range map[string]string{
 		"https://management.azure.com": "metadata.azure.com", "https://management.usgovcloudapi.net": "metadata.azure.us",

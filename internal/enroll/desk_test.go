@@ -232,7 +232,7 @@ func TestTokensEnd(t *testing.T) {
 	}
 }
 
-// TestTokensCountOnceAtTheSameTime: of many who show the same token at once, one is let in.
+// TestTokensCountOnceAtTheSameTime: of many hosts that show the same token at once, one is let in.
 func TestTokensCountOnceAtTheSameTime(t *testing.T) {
 	o := newOffice(t)
 	i, key := o.invite(web), o.key()
@@ -282,7 +282,7 @@ func TestCertificatesCountAsLongAsTheirHost(t *testing.T) {
 		t.Error("it counts after its end")
 	}
 
-	// Who enrolls anew ends what was before.
+	// Enrolling anew ends what was before.
 	cert = o.enroll(web)
 	again := o.enroll(web)
 	if o.counts(cert, web) || !o.counts(again, web) {
@@ -439,7 +439,7 @@ func TestStrangersDoNotLoadTheServer(t *testing.T) {
 	if sentAway == 0 || refused+sentAway != 10*unknownCallersAtOnce {
 		t.Errorf("%d refused, %d sent away", refused, sentAway)
 	}
-	// Who has a token that the cache knows is not kept out by them.
+	// They do not keep out a host with a token in the cache.
 	if _, err := o.redeem(web, o.invite(web).Secret, o.key().Request); err != nil {
 		t.Error(err)
 	}

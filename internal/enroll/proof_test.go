@@ -331,7 +331,7 @@ func TestTermsOfSignatures(t *testing.T) {
 	}
 }
 
-// TestManySignatures bounds what those who have the token of an account make the server do.
+// TestManySignatures bounds what holders of the token of an account make the server do.
 func TestManySignatures(t *testing.T) {
 	f := newFleet(t)
 	a := f.asked()

@@ -141,7 +141,7 @@ func TestAuthoritiesRotate(t *testing.T) {
 				o.open()
 			}
 			o.publish()
-			// Who enrolls in between is no exception.
+			// A host that enrolls in between is no exception.
 			i, end, err := Invite(t.Context(), o.client, db, time.Hour, o.clock.Now())
 			if err != nil {
 				t.Fatal(err)

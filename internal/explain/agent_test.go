@@ -123,7 +123,7 @@ func TestHostFailsafe(t *testing.T) {
 			t.Errorf("from elsewhere: %s", x.Verdict)
 		}
 	}
-	// Who can reach whom says the same, and so do the rules that hold.
+	// Reach says the same, and so do the rules that hold.
 	w := compute(info).World(false)
 	at := slices.IndexFunc(w.Endpoints, func(e reach.Endpoint) bool { return e.Name == host })
 	if at < 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 )
 
-// TestBalancerNotes: each kind of balancer says once from whom its targets see a packet come, and
-// nothing else says so.
+// TestBalancerNotes: each kind of balancer has one note about the source that its targets see, and
+// other services have none.
 func TestBalancerNotes(t *testing.T) {
 	snapshot := &cloud.Snapshot{Networks: []cloud.Network{{ID: "vpc-1"}}}
 	addrs := map[string]netip.Addr{}

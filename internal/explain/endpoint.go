@@ -258,7 +258,7 @@ func (who finder) anybodyNamed(namespace, name string) []policy.EntityRef {
 	return append(pods, who.named(meantKind{EntityKind: policy.KindExternalEntity}, namespace, name)...)
 }
 
-// named finds entities by their names, of which those of what is in a cloud have several.
+// named finds entities by their names, of which objects in a cloud have several.
 func (who finder) named(kind meantKind, namespace, name string) []policy.EntityRef {
 	exact := policy.EntityRef{Kind: kind.EntityKind, Namespace: namespace, Name: name}
 	if !who.c.view.Entity(exact) {

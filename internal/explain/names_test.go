@@ -14,7 +14,7 @@ import (
 )
 
 // TestNames: hosts are found by their ExternalNodes and VMs by names with blanks, by explain and by
-// reach, and who asks about nobody is told who may have been meant.
+// reach, and an error about an unknown end names those that may be meant.
 func TestNames(t *testing.T) {
 	meta := func(namespace, name string, labels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}

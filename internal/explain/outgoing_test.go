@@ -89,9 +89,9 @@ func TestLeaving(t *testing.T) {
 		verdict  string
 		want     string // of Leaving: state, address, Node, reason; empty for none
 	}{
-		"an address outside":               {spec: one, status: has, to: "198.51.100.1", verdict: "Allow", want: "Leaves 192.0.2.5 n2"},
-		"who lets in the Egress's address": {spec: one, status: has, to: "vms/host", verdict: "Allow", want: "Leaves 192.0.2.5 n2"},
-		"who lets in another address": {spec: v1beta1.EgressSpec{EgressIP: "192.0.2.6"}, status: v1beta1.EgressStatus{EgressNode: "n1", EgressIP: "192.0.2.6", Conditions: conditions(yes, yes)},
+		"an address outside":                              {spec: one, status: has, to: "198.51.100.1", verdict: "Allow", want: "Leaves 192.0.2.5 n2"},
+		"a destination that lets in the Egress's address": {spec: one, status: has, to: "vms/host", verdict: "Allow", want: "Leaves 192.0.2.5 n2"},
+		"a destination that lets in another address": {spec: v1beta1.EgressSpec{EgressIP: "192.0.2.6"}, status: v1beta1.EgressStatus{EgressNode: "n1", EgressIP: "192.0.2.6", Conditions: conditions(yes, yes)},
 			to: "vms/host", verdict: "Drop", want: "Leaves 192.0.2.6 n1"},
 		"no Node has it":            {spec: one, status: v1beta1.EgressStatus{Conditions: conditions(yes, no)}, to: "vms/host", verdict: "Drop", want: "Dropped 192.0.2.5  no Node is ready"},
 		"no address":                {spec: v1beta1.EgressSpec{ExternalIPPool: "out"}, status: v1beta1.EgressStatus{Conditions: conditions(no, no)}, to: "198.51.100.1", verdict: "Drop", want: "Dropped   the pool is exhausted"},
@@ -162,7 +162,7 @@ func TestLeaving(t *testing.T) {
 			}
 		})
 	}
-	// Who may not see what is of the cluster learns of no Egress.
+	// A caller that may not see objects of the cluster learns of no Egress.
 	limited := explain.Compute(leavingWorld(one, has)).For(redact.View{Namespace: func(string) bool { return true }})
 	if x, err := limited.Answer(explain.Question{From: "shop/a", To: "198.51.100.1", Protocol: "tcp", Port: "443"}); err != nil || x.Leaving != nil {
 		t.Errorf("%+v %v", x, err)

@@ -115,13 +115,14 @@ func TestPoints(t *testing.T) {
 		})
 	}
 
-	// Who may not see the namespace of the other end learns nothing of what enforces there.
+	// A caller that may not see the namespace of the other end learns nothing of what enforces
+	// there.
 	mine := c.For(redact.View{Namespace: func(n string) bool { return n == "apps" }})
 	x, err := mine.Answer(explain.Question{From: "pod/apps/a", To: "10.9.0.1", Protocol: "tcp", Port: "80"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if text := fmt.Sprintf("%+v", x.Points); strings.Contains(text, "vms") || strings.Contains(text, "Node n1") || strings.Contains(text, "Otherwise:Drop") {
-		t.Errorf("told to somebody who may not see it: %s", text)
+		t.Errorf("in an answer for a caller that may not see it: %s", text)
 	}
 }

@@ -94,7 +94,7 @@ type owner struct{ private, public *reach.Endpoint }
 // inCloud reports whether an entity is a machine in a cloud.
 func (b *worldBuilder) inCloud(e policy.Entity) bool { return b.c.endOf(e).isCloudVM() }
 
-// beside notes which addresses of interfaces are those of Pods.
+// beside notes which addresses of interfaces belong to Pods.
 func (b *worldBuilder) beside(e policy.Entity) {
 	if b.c.clouds == nil || e.Terminated || e.HostNetwork || e.Kind != policy.KindPod {
 		return

@@ -361,7 +361,7 @@ func (w *drawnWorld) host(name string, a netip.Addr) {
 	w.in.AgentInfos = append(w.in.AgentInfos, info)
 }
 
-// outside draws who is in no cloud that was read.
+// outside draws ends that are in no cloud that was read.
 func (w *drawnWorld) outside() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-home", Labels: w.labels()}}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.9.1"}}

@@ -40,7 +40,7 @@ func sum(t *testing.T, records ...Record) []Row {
 	return s.Take(time.Time{})
 }
 
-// blind takes away what a record shows of who began.
+// blind takes away what a record shows of the end that began.
 func blind(r Record) Record { r.Begins, r.Fresh = BeginsUnknown, false; return r }
 
 func TestRequestAndAnswerAreOneConnection(t *testing.T) {
@@ -130,8 +130,8 @@ func TestOrderAndRepetitionChangeNothing(t *testing.T) {
 	}
 }
 
-// TestWindowsAreTakenOnce: rows are taken when their window is over, and who began a connection is
-// remembered.
+// TestWindowsAreTakenOnce: rows are taken when their window is over, and the end that began a
+// connection is remembered.
 func TestWindowsAreTakenOnce(t *testing.T) {
 	s := NewSummer(func(string) []netip.Addr { return nil }, 2)
 	first := request(60000)

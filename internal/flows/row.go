@@ -34,7 +34,7 @@ type Key struct {
 	// Midway tells that the beginning of the connection was not seen, and so that it may be older
 	// than the window.
 	Midway bool
-	// Rule, ACL and Refused are those of the record.
+	// Rule, ACL and Refused come from the record.
 	Rule, ACL, Refused string
 	// ClientService and ServerService name the services of the cloud that the ends belong to.
 	ClientService, ServerService string

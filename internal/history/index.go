@@ -48,7 +48,7 @@ type line struct {
 	// reported is what stands in the status of the last one.
 	reported result
 	calls    calls
-	// generation and author are those of the last one.
+	// generation and author come from the last one.
 	generation int64
 	author     string
 }

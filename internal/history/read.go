@@ -31,7 +31,7 @@ type Revision struct {
 
 // Filter says which revisions are asked for; what is empty asks for all.
 type Filter struct {
-	// Namespace takes those of one namespace only.
+	// Namespace takes revisions of one namespace only.
 	Namespace string
 	// Policy is NAMESPACE/NAME or NAME of a policy, group or tier. A name alone means that in
 	// Namespace, or one without a namespace.

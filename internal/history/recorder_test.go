@@ -35,7 +35,7 @@ type bench struct {
 	// writes counts the requests that write, and broken is what they fail with.
 	writes int
 	broken error
-	// managers are those of the objects that are read.
+	// managers are the field managers of the objects that are read.
 	managers []metav1.ManagedFieldsEntry
 }
 
@@ -308,7 +308,7 @@ func TestResult(t *testing.T) {
 		b.run(time.Second)
 	}
 	if n := counted(); n != 2 {
-		t.Errorf("after 20 s of calls %d are counted, want those of before", n)
+		t.Errorf("after 20 s of calls %d are counted, want the earlier ones", n)
 	}
 	b.run(20 * time.Second)
 	if n := counted(); n != 22 {
@@ -359,8 +359,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestNobodyPushesOutOthers: who changes much in a namespace loses his own history, neither that of
-// others nor their turn.
+// TestNobodyPushesOutOthers: a user that changes much in a namespace loses its own history, and
+// others lose neither theirs nor their turn.
 func TestNobodyPushesOutOthers(t *testing.T) {
 	b := newBench(t, Bounds{PerObject: 20, Total: 100, Bytes: 10 << 20})
 	b.Synced()
@@ -437,8 +437,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestAuthors: a change has the author whom admission saw make just this version, and else the
-// manager of the object as long as that is it.
+// TestAuthors: the author of a change is the user that admission saw make just this version, and
+// else the manager of the object as long as that is it.
 func TestAuthors(t *testing.T) {
 	b := newBench(t, DefaultBounds())
 	b.Synced()
@@ -489,7 +489,7 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
-// TestAuthorOfCalls: whoever wrote the version of a policy that is in force is known before that
+// TestAuthorOfCalls: the author of the version of a policy that is in force is known before that
 // version is recorded, after it, and after a restart; nobody is taken for its author.
 func TestAuthorOfCalls(t *testing.T) {
 	b := newBench(t, DefaultBounds())

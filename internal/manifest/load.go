@@ -39,7 +39,7 @@ type loader struct {
 	most, taken int
 	// nested is how many lists the object is in.
 	nested int
-	// held counts the documents that hold something, number those of the file.
+	// held counts the documents that hold something, number all documents of the file.
 	held, number int
 }
 

@@ -30,8 +30,8 @@ type schemas struct {
 	compiled  map[schema.GroupVersionKind]*compiledSchema
 }
 
-// ourSchemas are those of this program. They are constants, and to compile one takes longer than to
-// read most texts, so that is done once.
+// ourSchemas are the schemas of this program. They are constants, and to compile one takes longer
+// than to read most texts, so that is done once.
 var ourSchemas = sync.OnceValues(loadSchemas)
 
 type compiledSchema struct {

@@ -137,8 +137,8 @@ type Group struct {
 	ChildGroups            []string
 }
 
-// PolicyKind says what object a policy was made from. The values are those of sourceRef.type on the
-// wire.
+// PolicyKind says what object a policy was made from. The values are the values of sourceRef.type
+// on the wire.
 type PolicyKind string
 
 // The kinds of policies. The last three are the upstream kinds, of policy.networking.k8s.io; they
@@ -157,8 +157,11 @@ func (k PolicyKind) Upstream() bool {
 	return k == AdminNetworkPolicy || k == BaselineAdminNetworkPolicy || k == ClusterNetworkPolicy
 }
 
-// The priorities at which the fixed tiers of the upstream kinds stand among the Tiers.
+// The priorities of fixed tiers.
 const (
+	// BaselineTierPriority is that of the first tier after Kubernetes NetworkPolicies. The others
+	// are for upstream kinds.
+	BaselineTierPriority int32 = 253
 	// AdminTierPriority is that of ClusterNetworkPolicies of the tier Admin: between platform and
 	// application.
 	AdminTierPriority int32 = 220
@@ -377,7 +380,7 @@ type TLSMatch struct {
 // SystemTiers returns the tiers that always exist, in order of priority.
 func SystemTiers() []Tier {
 	return []Tier{
-		{"emergency", 50}, {"securityops", 100}, {"networkops", 150}, {"platform", 200}, {"application", 250}, {"baseline", 253},
+		{"emergency", 50}, {"securityops", 100}, {"networkops", 150}, {"platform", 200}, {"application", 250}, {"baseline", BaselineTierPriority},
 	}
 }
 

@@ -34,7 +34,7 @@ type PolicyRef struct {
 // say too, and its groups.
 type ComputedRule struct {
 	*RuleContent
-	// AddressGroups are those of the Peer.
+	// AddressGroups are the groups of the Peer.
 	AddressGroups   []string
 	AppliedToGroups []string
 }
@@ -53,7 +53,7 @@ type RuleContent struct {
 	Name        string
 	L7Protocols []L7Protocol
 	LogLabel    string
-	// IPBlocks, FQDNs and ToServices are those of the Peer.
+	// IPBlocks, FQDNs and ToServices come from the Peer.
 	IPBlocks   []CIDRBlock
 	FQDNs      []string
 	ToServices []NamespacedName

@@ -209,7 +209,7 @@ func (r *run) validity(about string, chain []byte, do string) {
 	}
 }
 
-// definitions holds those that are installed against those of this version.
+// definitions compares the installed definitions with the ones of this version.
 func (r *run) definitions() {
 	const do = "kubectl apply --server-side -f api/generated/crd"
 	names, err := fs.Glob(r.Definitions, "*.yaml")
@@ -322,7 +322,7 @@ func (r *run) policies() {
 	}
 }
 
-// tiers looks whether any author of policies may put them before those of all others, as in
+// tiers looks whether any author of policies may put them before the policies of all others, as in
 // installations that are older than the labels of these tiers.
 func (r *run) tiers() {
 	const about = "tiers before those of the teams"

@@ -43,7 +43,7 @@ func newHiddenWorld(t *testing.T, seed uint64) *hiddenWorld {
 	w := &hiddenWorld{Rand: rand.New(rand.NewPCG(seed, 41)), objects: &input.Objects{}}
 	snapshot := &cloud.Snapshot{Scope: cloud.Scope{Account: "estate/account", Region: "eu-west-1"}, Networks: []cloud.Network{{ID: "vpc-1"}}}
 	refs := map[types.NamespacedName]selection.VMRef{}
-	group := func(id string, rules ...cloud.Rule) { // no group is anybody's: who holds it is told by ids
+	group := func(id string, rules ...cloud.Rule) { // no group is ours: its holders are named by ids
 		snapshot.Groups = append(snapshot.Groups, cloud.Group{ID: id, Name: id, NetworkID: "vpc-1", Rules: rules})
 	}
 	everything := cloud.Match{Protocol: cloud.AnyProtocol, From: -1, To: -1}
@@ -133,7 +133,7 @@ func TestNothingHiddenIsToldWithClouds(t *testing.T) {
 			told++
 			for _, found := range words.FindAllString(asJSON(answer), -1) {
 				if !sees[found] {
-					t.Fatalf("world %d, who sees %v: %s tells of %s:\n%s", seed+n, sees, what, found, asJSON(answer))
+					t.Fatalf("world %d, for a caller that sees %v: %s has %s:\n%s", seed+n, sees, what, found, asJSON(answer))
 				}
 			}
 		}

@@ -54,7 +54,7 @@ func TestProposalsAreChecked(t *testing.T) {
 			Reason: v1alpha1.ErrorInvalid, Code: http.StatusUnprocessableEntity, Document: 2, Line: 8, Object: &v1alpha1.ObjectReference{Group: "crd.antrea.io", Kind: "NetworkPolicy", Namespace: "shop", Name: "web"}}},
 		"a Secret": {secret, preview.Rights{}, v1alpha1.ManifestError{
 			Reason: v1alpha1.ErrorKindNotTaken, Code: http.StatusUnprocessableEntity, Document: 1, Line: 1, Object: &v1alpha1.ObjectReference{Kind: "Secret", Namespace: "shop", Name: "keys"}}},
-		"an account of one who does not see everything": {account, writer, v1alpha1.ManifestError{
+		"an account of a caller that does not see everything": {account, writer, v1alpha1.ManifestError{
 			Reason: v1alpha1.ErrorKindNotTaken, Code: http.StatusForbidden, Document: 1, Line: 1, Object: &v1alpha1.ObjectReference{Group: "crd.cloud.antrea.io", Kind: "CloudProviderAccount", Namespace: "shop", Name: "mine"}}},
 		"another Namespace": {strings.Replace(goodPolicy, "namespace: shop", "namespace: theirs", 1), writer, v1alpha1.ManifestError{
 			Reason: v1alpha1.ErrorForbidden, Code: http.StatusForbidden, Document: 1, Line: 1, Object: &v1alpha1.ObjectReference{Group: "crd.antrea.io", Kind: "NetworkPolicy", Namespace: "theirs", Name: "web"}}},
@@ -127,8 +127,8 @@ func TestForeignObjectsAreNotDisclosed(t *testing.T) {
 	}
 }
 
-// TestSelectorsTellNothingOfOthers: one who brings a policy that names peers by labels gets the
-// same answer whoever of others has these labels, and none of a cloud.
+// TestSelectorsTellNothingOfOthers: the answer about a policy that names peers by labels does not
+// depend on the members with these labels that its author may not see.
 func TestSelectorsTellNothingOfOthers(t *testing.T) {
 	policy := `apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy
@@ -175,7 +175,7 @@ spec:
 		t.Errorf("the policy closes nothing: %s", want)
 	}
 	for name, got := range map[string]string{
-		"who has the label": answer(map[string]string{"secret": "plan"}, nil, 3), "the label of the Namespace": answer(nil, map[string]string{"project": "merger"}, 3),
+		"members with the label": answer(map[string]string{"secret": "plan"}, nil, 3), "the label of the Namespace": answer(nil, map[string]string{"project": "merger"}, 3),
 		"how many they are": answer(map[string]string{"secret": "plan"}, nil, 2),
 	} {
 		if got != want {

@@ -29,15 +29,15 @@ type rule struct {
 	index   int
 	stage   stage
 	traffic traffic
-	// peers are the addresses of the other end that the rule matches, blocks those of them that it
-	// gives as blocks; byName tells that it matches domain names, too.
+	// peers are the addresses of the other end that the rule matches, blocks the addresses among
+	// them that it gives as blocks; byName tells that it matches domain names, too.
 	peers, blocks addrset.Set
 	byName        bool
 	// unseen tells that some of its groups may have members that are not in sight.
 	unseen bool
 	// delegated are, by region, peers and the blocks that are delegated to them there.
 	delegated map[string]addrset.Set
-	// ports are, in an egress rule with named ports, those of its peers.
+	// ports are, in an egress rule with named ports, the ports of its peers.
 	ports []portHolders
 }
 

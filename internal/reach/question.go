@@ -72,7 +72,7 @@ type Side struct {
 	Rest      bool
 }
 
-// Member is an endpoint with those of its addresses that are meant.
+// Member is an endpoint with the addresses of it that are meant.
 type Member struct {
 	*Endpoint
 	Addresses []netip.Addr

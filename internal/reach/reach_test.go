@@ -164,7 +164,7 @@ func TestAgainstEvaluator(t *testing.T) {
 	}
 }
 
-// TestQuestionsArePartsOfTheWhole: who is asked about in part is answered as in the whole.
+// TestQuestionsArePartsOfTheWhole: the answer about a part is that part of the whole answer.
 func TestQuestionsArePartsOfTheWhole(t *testing.T) {
 	listing, ends := randomWorld(3, 90)
 	w := reach.New(reach.Input{Listing: listing, Endpoints: ends})

@@ -90,9 +90,9 @@ func leaks(t *testing.T, answer any, hidden []string, cluster bool) []string {
 	return out
 }
 
-// TestNothingHiddenIsTold: whoever sees some Namespaces gets no word of the others from any review,
-// what an end of his decides is the same that one who sees everything is told, and where he sees
-// both ends, so is all the rest.
+// TestNothingHiddenIsTold: a caller that sees some Namespaces gets no word of the others from any
+// review; what an end of its own decides is the same as for a caller that sees everything, and
+// where it sees both ends, so is all the rest.
 func TestNothingHiddenIsTold(t *testing.T) {
 	seed := seed.Of(t)
 	compared, hiddenEnds, told := 0, 0, 0
@@ -140,7 +140,7 @@ func TestNothingHiddenIsTold(t *testing.T) {
 			got, err := review.Flow(limited, q)
 			if err != nil {
 				if errFull == nil && isVisible(from, hidden, cluster) && isVisible(to, hidden, cluster) {
-					t.Fatalf("%s: %+v: %v; one who sees everything gets an answer", name, q, err)
+					t.Fatalf("%s: %+v: %v; a caller that sees everything gets an answer", name, q, err)
 				}
 				if found := leaks(t, strings.ReplaceAll(strings.ReplaceAll(err.Error(), q.From, ""), q.To, ""), hidden, cluster); len(found) > 0 {
 					t.Fatalf("%s: %+v: the error tells %v", name, q, found)
@@ -148,12 +148,12 @@ func TestNothingHiddenIsTold(t *testing.T) {
 				continue
 			}
 			if errFull != nil {
-				t.Fatalf("%s: %+v: an answer where one who sees everything gets none: %v", name, q, errFull)
+				t.Fatalf("%s: %+v: an answer where a caller that sees everything gets none: %v", name, q, errFull)
 			}
 			check(fmt.Sprintf("%+v", q), got)
 			compared++
-			// Rules look at addresses: what another one with the same address decides, whom one may
-			// not see, is not told.
+			// Rules look at addresses: the answer does not have what an entity with the same
+			// address decides that the caller may not see.
 			if sharesAddress(full, from, hidden, cluster) || sharesAddress(full, to, hidden, cluster) {
 				continue
 			}
@@ -171,7 +171,7 @@ func TestNothingHiddenIsTold(t *testing.T) {
 				}
 				// That it is the Pod's own Node, which is always let in, is not told either.
 				if o := got.Ingress.Outcome; o != want.Ingress.Outcome && o != string(evaluate.OutcomeUnknown) && want.Ingress.Default != string(evaluate.ExemptOwnNode) {
-					t.Fatalf("%s: %+v: %s, %+v; one who sees everything is told %+v", name, q, got.Verdict, got.Ingress, want.Ingress)
+					t.Fatalf("%s: %+v: %s, %+v; a caller that sees everything gets %+v", name, q, got.Verdict, got.Ingress, want.Ingress)
 				}
 			}
 		}
@@ -191,7 +191,7 @@ func text(t *testing.T, answer any) string {
 }
 
 // sameBut compares decisions, but for others with the same address and for the names of policies in
-// hidden Namespaces, as those about Nodes may be, which are told only to one who sees everything.
+// hidden Namespaces, as those about Nodes may be, which only a caller that sees everything gets.
 func sameBut(hidden []string, a, b *v1alpha1.Decision) bool {
 	policy := func(p v1alpha1.Policy) v1alpha1.Policy {
 		if slices.Contains(hidden, p.Namespace) {
@@ -237,7 +237,7 @@ func isVisible(e policy.Entity, hidden []string, cluster bool) bool {
 	return !slices.Contains(hidden, e.Namespace)
 }
 
-// sharesAddress reports whether somebody who may not be seen has an address of an entity.
+// sharesAddress reports whether a hidden entity has an address of an entity.
 func sharesAddress(c *explain.Computation, e policy.Entity, hidden []string, cluster bool) bool {
 	for _, o := range c.Ends {
 		if o.EntityRef != e.EntityRef && !isVisible(o, hidden, cluster) && slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return slices.Contains(e.Addresses, a) }) {
@@ -412,7 +412,7 @@ func TestTwoWorldsAreOne(t *testing.T) {
 			same("rules of "+of, a, b, errA, errB)
 		}
 		ends := append(sortedEnds(full), sortedEnds(other)...)
-		for range 25 { // whom names and selectors mean, which may mean nobody
+		for range 25 { // the members of names and selectors, which may have none
 			e := ends[r.IntN(len(ends))]
 			asked := []string{askedBy(full, e, r), "*/*", e.Namespace + "/*", "*/" + e.Name, "node/" + e.Name, "cloud/" + e.Name, "pod/" + e.Namespace + "/" + e.Name, e.Name, "svc/" + e.Namespace + "/" + e.Name}
 			group := "namespace"
@@ -457,6 +457,6 @@ func TestTwoWorldsAreOne(t *testing.T) {
 		}
 	}
 	if compared < 5000 || uncertain < 3 || differ < 200 {
-		t.Errorf("%d answers were compared, %d of which depend on members that may not be seen, and %d are others for one who sees everything", compared, uncertain, differ)
+		t.Errorf("%d answers were compared, %d of which depend on members that may not be seen, and %d are others for a caller that sees everything", compared, uncertain, differ)
 	}
 }

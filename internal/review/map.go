@@ -159,7 +159,7 @@ type mapping struct {
 	edges map[edgeKey]*edge
 }
 
-// flows adds those of a world to the edges.
+// flows adds the flows of a world to the edges.
 func (m *mapping) flows(w *explain.World, all []*classes.Class, members func(*classes.Class) []*reach.Endpoint, packets func(*edge) *forecast.Packets) {
 	stands, single := map[*reach.Endpoint]string{}, map[string]bool{}
 	for _, c := range all {

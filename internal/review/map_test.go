@@ -130,7 +130,8 @@ func estate(n int, port int32) *explain.World {
 	return c.World(false)
 }
 
-// TestMapOfManyMachines: the answer is as large as the classes are many, whoever they have.
+// TestMapOfManyMachines: the size of the answer depends on the number of classes, not of their
+// members.
 func TestMapOfManyMachines(t *testing.T) {
 	small, large := review.Map(estate(500, 1000), nil, review.MapQuestion{}), review.Map(estate(1500, 1000), nil, review.MapQuestion{})
 	machines := func(m *v1alpha1.ReachMap) (n int) {

@@ -229,8 +229,8 @@ func (c *cell) told(row, column int) v1alpha1.MatrixCell {
 	return out
 }
 
-// compareGroups orders the names of groups: those of nothing that has a label come last, and
-// numbers in names count as numbers.
+// compareGroups orders the names of groups: groups without the label come last, and numbers in
+// names count as numbers.
 func compareGroups(a, b string) int {
 	special := func(name string) int {
 		if name == groupOutside || strings.HasPrefix(name, "(") {

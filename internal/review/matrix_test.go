@@ -104,8 +104,8 @@ func ask(t *testing.T, w *explain.World, spec v1alpha1.ReachReviewSpec) v1alpha1
 	return out
 }
 
-// TestMatrixGroups: groups by Namespace and by the value of a label, those of nothing last; what a
-// part may be is bounded, and what a side names is, where that is asked for.
+// TestMatrixGroups: groups by Namespace and by the value of a label, groups without a value last;
+// what a part may be is bounded, and what a side names is, where that is asked for.
 func TestMatrixGroups(t *testing.T) {
 	w := randomComputation(3, 120).World(false)
 	all := ask(t, w, v1alpha1.ReachReviewSpec{To: "any", GroupBy: "namespace"}).Matrix

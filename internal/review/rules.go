@@ -62,7 +62,7 @@ func Uses(w *explain.World, unused bool) []v1alpha1.RuleUse {
 
 // Decided says of rules what they have decided; with unused it leaves those that decide nothing,
 // and that have decided nothing. Hits returns how many connections a rule has decided about, and
-// when last; for a Kubernetes NetworkPolicy those of all rules of a direction.
+// when last; for a Kubernetes NetworkPolicy the sum of all rules of a direction.
 func Decided(rows []v1alpha1.RuleUse, unused bool, hits func(v1alpha1.Rule) (connections int64, last time.Time)) []v1alpha1.RuleUse {
 	type side struct {
 		policy    v1alpha1.Policy

@@ -27,7 +27,7 @@ import (
 type AzureOptions struct {
 	// Listen is the TCP address of login and Resource Manager; "" means a free port of 127.0.0.1.
 	Listen string
-	// OperationDelay and GraphLag are those of azure.Settings.
+	// OperationDelay and GraphLag go into azure.Settings.
 	OperationDelay, GraphLag time.Duration
 	// PageSize is that of arm.Config.
 	PageSize int

@@ -91,7 +91,7 @@ func TestAdminOfServices(t *testing.T) {
 	}
 }
 
-// events are the calls that the first region's queue has heard of: name, interface and who did it.
+// events are the calls in the first region's queue: name, interface and caller.
 func events(t *testing.T, s *sim.Server) (out []string) {
 	t.Helper()
 	for _, ref := range s.Queues().Refs() {

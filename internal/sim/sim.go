@@ -124,7 +124,7 @@ type Options struct {
 	Clock func() time.Time
 	// Seed drives the ids that the simulator makes up.
 	Seed uint64
-	// VisibilityDelay and TransitionDelay are those of simworld.Options.
+	// VisibilityDelay and TransitionDelay go into simworld.Options.
 	VisibilityDelay time.Duration
 	TransitionDelay time.Duration
 	// Effects are the effects of simworld.Options.

@@ -238,7 +238,7 @@ func (g *gathering) accounts(ctx context.Context) error {
 	return nil
 }
 
-// azureQuotas are those of a subscription. A group is one of either kind there.
+// azureQuotas are the quotas of a subscription. A group is one of either kind there.
 func azureQuotas(q *cloudv1.AzureQuotas, most int) Quotas {
 	if q == nil {
 		q = &cloudv1.AzureQuotas{}

@@ -112,8 +112,8 @@ func TestEverythingIsWell(t *testing.T) {
 	}
 }
 
-// TestIdle: a policy that applies to nothing is not Realized, whoever has computed it, and nobody
-// who waits for it is told so.
+// TestIdle: a policy that applies to nothing is not Realized, whatever has computed it, and waiting
+// for it does not end.
 func TestIdle(t *testing.T) {
 	for name, phase := range map[string]v1beta1.NetworkPolicyPhase{"ours": v1beta1.NetworkPolicyIdle, "of an Antrea Controller": v1beta1.NetworkPolicyRealized} {
 		p := policy("nobody", phase, "nothing is selected")
@@ -227,7 +227,7 @@ func TestPolicyInModePlan(t *testing.T) {
 	}
 }
 
-// TestWhatMayNotBeRead: who may not read everything is told what is missing, and the rest.
+// TestWhatMayNotBeRead: a caller that may not read everything sees the rest, and what is missing.
 func TestWhatMayNotBeRead(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(healthy()...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {

@@ -1,6 +1,5 @@
 // Package tier tells tests how much of them is run: make check runs the short tests, make test all
-// but those of the long tier, and make test-long everything. docs/testing.md says what is proven
-// where.
+// but the long tier, and make test-long everything. docs/testing.md says what is proven where.
 //
 // It has no state; everything may be called at the same time.
 package tier

@@ -209,7 +209,7 @@ func TestTagsGoRound(t *testing.T) {
 	}
 }
 
-// TestEnds ends Traceflows when all was told that there is to tell, and by who may.
+// TestEnds ends Traceflows when every part was reported, by an enforcer that may report it.
 func TestEnds(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"here", "far", "lost", "wrong", "not"} {

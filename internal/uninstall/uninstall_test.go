@@ -143,8 +143,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestReleaseOnly: who removes the rest otherwise finds the accounts released, and nothing else
-// deleted.
+// TestReleaseOnly: with --release-only the accounts are released, and nothing else is deleted.
 func TestReleaseOnly(t *testing.T) {
 	s := newStage(t)
 	s.release = freed
@@ -203,8 +202,8 @@ func TestNobodyReleases(t *testing.T) {
 	}
 }
 
-// TestAllInOne: on a cluster of "nephele up" the accounts are released, and nobody is waited for
-// who will not end by itself.
+// TestAllInOne: on a cluster of "nephele up" the accounts are released, and nothing is waited for
+// that will not end by itself.
 func TestAllInOne(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		s := newStage(t)

@@ -1,5 +1,5 @@
 // Package advisory checks what we publish about vulnerabilities: advisories in the form of OSV, and
-// statements in that of OpenVEX on whether those of others concern us.
+// statements in that of OpenVEX on whether advisories of others concern us.
 //
 // It owns what of both forms we use, which is stricter than they are. It promises that a file that
 // passes can be read by the tools that read these forms. There may be no file at all: then nothing

@@ -610,7 +610,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestCombinations: with every combination of switches the objects are told apart by their names,
-// are in a namespace that the values name, and those of other projects are of the right form.
+// are in a namespace that the values name, and objects of other projects have the right form.
 func TestCombinations(t *testing.T) {
 	c := load(t, controller)
 	types := &foreign{schemas: certManager(t)}

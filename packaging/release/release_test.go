@@ -139,8 +139,8 @@ func TestTwiceTheSame(t *testing.T) {
 	}
 }
 
-// TestSignaturesHold: the checksums are those of the files, and signed; the provenance names each
-// file by its checksum, and the image by its digest. cosign and openssl say so, too, and of changed
+// TestSignaturesHold: the checksums match the files, and are signed; the provenance names each file
+// by its checksum, and the image by its digest. cosign and openssl say so, too, and of changed
 // files they do not.
 func TestSignaturesHold(t *testing.T) {
 	dir := made(t, true)

@@ -50,7 +50,7 @@ const (
 	keyID        = "AKIACONTROLLER000000"
 	strangerKey  = "AKIASTRANGER00000000"
 	keySecret    = "secret-of-the-simulated-account"
-	// stranger is who changes things by hand.
+	// stranger is a person who changes things by hand.
 	stranger = "jo"
 
 	// hostile is the name of a VM, the value of a tag and the name of a rule.

@@ -44,7 +44,7 @@ import (
 // The edits alternate between two forms, so that there are two pictures to compare with, and no
 // edit is new to the cloud.
 
-// The two forms of the owner's mark: who may reach which port of two of the owner's VMs.
+// The two forms of the owner's mark: the sources of two ports on two of the owner's VMs.
 var (
 	markPorts   = [2]int{20001, 20003}
 	markSources = [2]string{"192.0.2.1", "192.0.2.3"}

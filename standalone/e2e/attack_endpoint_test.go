@@ -138,7 +138,7 @@ func (a *arena) lacks(ctx context.Context, account *unstructured.Unstructured, w
 }
 
 // endpoints: an account cannot make the controller connect to an endpoint that the operator has not
-// allowed, whatever it is written like, whoever sends it there, and whether the account names it at
+// allowed, however it is written, whatever user sends it there, and whether the account names it at
 // once, later, or as an event queue.
 func (a *arena) endpoints(t *testing.T, tr *trap, redirects *redirector) {
 	a.within(t)
@@ -383,7 +383,7 @@ func (a *arena) webIdentity(t *testing.T, tr *trap) {
 	if c := meta.FindStatusCondition(cpa.Status.Conditions, cloudv1.ConditionReady); c != nil && c.Reason == reasonNotGranted {
 		t.Errorf("refused with the grant: %+v", c)
 	}
-	// Who chooses the external id himself could use somebody else's.
+	// A tenant that chooses the external id could use another one's.
 	a.roleSecret(t, "ns-ops", "chosen", `, "externalId": "nephele-chosen"`)
 	o = a.attackerAccount("chosen", "")
 	unstructured.RemoveNestedField(o.Object, "spec", "awsConfig", "endpoint")

@@ -183,7 +183,7 @@ func (a *arena) computedForOthers(t *testing.T, direct string) {
 		if err == nil {
 			t.Errorf("%s: the groups of a Pod of the owner: %s", way, raw)
 		}
-		// A Group of one's own may select in all Namespaces; who is in it is told of one's own.
+		// A Group of one's own may select in all Namespaces; its members are listed in one's own.
 		eventuallyNil(t, way+": the members of a Group that selects everything", func(ctx context.Context) error {
 			raw, err := c.Get().Resource("groupmembers").Namespace(attackerNS).Name("everybody").DoRaw(ctx)
 			if err == nil && strings.Contains(string(raw), ownerNS) {
@@ -231,7 +231,7 @@ func (a *arena) nameless(t *testing.T, direct string) {
 	must(t, err)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden {
-		t.Errorf("who says he is the administrator is answered: %d", answer.StatusCode)
+		t.Errorf("a user who says he is the administrator is answered: %d", answer.StatusCode)
 	}
 }
 

@@ -41,7 +41,7 @@ type attempt struct {
 	says func(ctx context.Context) error
 }
 
-// anyway are attempts that whoever has "edit" may make.
+// anyway are attempts that every user with "edit" may make.
 var anyway = personas
 
 // ways are the ways of writing an object. base is one that exists, nil if changing it is not the

@@ -11,8 +11,8 @@ import (
 // the owner's estate as it found it, or the suite ends.
 func TestAttack(t *testing.T) {
 	t.Parallel()
-	// Nothing of whoever runs the tests; the controller has an identity of its own in the cloud,
-	// and the owner has a role that trusts it.
+	// Nothing of the user who runs the tests; the controller has an identity of its own in the
+	// cloud, and the owner has a role that trusts it.
 	none := filepath.Join(t.TempDir(), "none")
 	env := map[string]string{"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "AWS_SESSION_TOKEN": "",
 		"AWS_ACCESS_KEY_ID": controllerKey, "AWS_SECRET_ACCESS_KEY": keySecret, "AWS_PROFILE": "", "NO_PROXY": "127.0.0.1,localhost",

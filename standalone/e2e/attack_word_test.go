@@ -23,9 +23,9 @@ import (
 // reasonNotGranted is the reason of all that lacks a grant.
 const reasonNotGranted = "NotGranted"
 
-// ownersWord: what an administrator's tool applies has passed admission, whoever wrote it. Then the
-// word of the account's owner decides: which Namespaces may select VMs of the account, and whose
-// modes and broken glass count.
+// ownersWord: what an administrator's tool applies has passed admission, whatever its author. Then
+// the word of the account's owner decides: which Namespaces may select VMs of the account, and
+// whose modes and broken glass count.
 func (a *arena) ownersWord(t *testing.T) {
 	t.Run("nobody else may select", func(t *testing.T) {
 		a.within(t)

@@ -59,7 +59,7 @@ type tenants struct {
 }
 
 // newTenants starts the simulator. Every VM is wide open natively: whatever is closed, a policy
-// closes, and whoever releases a VM opens it.
+// closes, and releasing a VM opens it.
 func newTenants(t *testing.T) *tenants {
 	t.Helper()
 	x := &tenants{t: t, guard: &guard{}, vms: map[string]aws.NetworkInterface{}, vpc: map[string]string{}}

@@ -20,8 +20,8 @@ import (
 )
 
 // TestDriftNamesItsAuthor: another user of the account takes a VM out of our group. That is
-// repaired, and account and event say who it was. What somebody writes over the status of the VM is
-// put right as well.
+// repaired, and account and event name the author. What somebody writes over the status of the VM
+// is put right as well.
 func TestDriftNamesItsAuthor(t *testing.T) {
 	t.Parallel()
 	im := importAccount(t, newCluster(t), hybridCloud)

@@ -190,7 +190,7 @@ func TestClusterSet(t *testing.T) {
 }
 
 // TestAntreaMember: a member whose policies an Antrea Controller computes has, in its own API, the
-// hub's policies as ones without scope and who of other clusters is in their peers as
+// hub's policies as ones without scope and the members of their peers in other clusters as
 // ExternalEntities. The Antrea Controller is away here: what it computes is another test's.
 func TestAntreaMember(t *testing.T) {
 	t.Parallel()
@@ -228,7 +228,7 @@ func TestAntreaMember(t *testing.T) {
 		return fmt.Sprint(list.Items[0].Spec.Endpoints)
 	}
 	copied := &v1beta1.ClusterNetworkPolicy{}
-	eventually(t, "the policy is there, and who is in its peer", func(ctx context.Context) (bool, string) {
+	eventually(t, "the policy is there, and the members of its peer", func(ctx context.Context) (bool, string) {
 		err := west.client.Get(ctx, client.ObjectKey{Name: "hub-db-from-web"}, copied)
 		return err == nil && entities(ctx) == "[{10.1.0.5 }]", fmt.Sprint(err, entities(ctx))
 	})

@@ -59,7 +59,7 @@ func TestDeploymentIsRestricted(t *testing.T) {
 		if soft <<= 20; soft < limit.Value()*3/4 || soft >= limit.Value() {
 			t.Errorf("%s: GOMEMLIMIT is %d, the limit %d", dir, soft, limit.Value())
 		}
-		// Who may reach the Pod is said of the ports that it has, all but that of health.
+		// The policy of the Pod names all its ports but that of health.
 		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 		if err != nil || p.Namespace != d.Namespace || !selector.Matches(labels.Set(pod.Labels)) {
 			t.Errorf("%s: the NetworkPolicy is not about the Deployment (%v)", dir, err)

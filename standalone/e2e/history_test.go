@@ -55,7 +55,7 @@ func (c *cluster) as(user string) client.Client {
 	return out
 }
 
-// TestHistory: every change of a policy is there with who made it, also one made while the process
+// TestHistory: every change of a policy is there with its author, also one made while the process
 // was killed, and none twice; a tenant reads the history of his namespace and no other, and forges
 // nothing; what was comes back on demand.
 func TestHistory(t *testing.T) {

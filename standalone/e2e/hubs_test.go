@@ -116,7 +116,7 @@ func TestHubOfThree(t *testing.T) {
 		return err == nil, fmt.Sprint(err)
 	})
 	west.guards("db", "web")
-	eventually(t, "status tells who is away", func(context.Context) (bool, string) {
+	eventually(t, "status names the member that is away", func(context.Context) (bool, string) {
 		code, out, errOut := run(t, "status", "--kubeconfig", third.kubeconfig())
 		return code == 1 && strings.Contains(out, "2 of 3 answer, and 2 are needed; away: first"), out + errOut
 	})

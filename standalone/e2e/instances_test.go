@@ -64,8 +64,8 @@ func (c *cluster) soleWriter(status metav1.ConditionStatus, reason string) (othe
 
 // TestCopiedDataDirectory: a data directory is copied, and both control planes run, with the same
 // cluster id. The copy stops before it has written anything, until it is told to take over; then
-// the original stops. Whoever is killed goes on or stays stopped as before. At no call does a flow
-// change that neither of them was to change.
+// the original stops. An instance that is killed goes on or stays stopped as before. At no call
+// does a flow change that neither of them was to change.
 func TestCopiedDataDirectory(t *testing.T) {
 	t.Parallel()
 	tier.OnlyLong(t, "TestCopyOfTheCluster, TestNextInstance and TestCopiesAtRandom (realize), TestTakeOver (internal/cli); TestRestoreBesideTheOriginal runs two")
@@ -87,7 +87,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	twin.run()
 	other := twin.soleWriter(metav1.ConditionFalse, cloudv1.ReasonAnotherInstance)
 	if other == "" {
-		t.Error("it does not say because of whom it has stopped")
+		t.Error("it does not name the other instance because of which it has stopped")
 	}
 
 	// What the copy wants now, to give everything back, is not done.
@@ -131,7 +131,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	original.kill()
 	original.run()
 	if by := original.soleWriter(metav1.ConditionFalse, cloudv1.ReasonAnotherInstance); by == "" {
-		t.Error("it does not say because of whom it has stopped")
+		t.Error("it does not name the other instance because of which it has stopped")
 	}
 	next = im.oracle.copy()
 	next.policies = next.policies[:1]

@@ -165,7 +165,7 @@ func (x *existing) registered(p *pod) {
 		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 			return false, err.Error()
 		}
-		// The objects are those of the manifest; what is new is the bundle.
+		// The manifest has all objects; what is new is the bundle.
 		bundle, _, _ := unstructured.NestedString(api.Object, "spec", "caBundle")
 		return strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") && bundle != "" && len(m.Webhooks[0].ClientConfig.CABundle) > 0 &&
 			len(v.Webhooks[0].ClientConfig.CABundle) > 0, "no bundle"

@@ -107,7 +107,7 @@ func TestNodeAgent(t *testing.T) {
 
 	a.diagnoses()
 	a.flows("of a Pod", []string{"--to", "n1/"}, []string{"dropped", "ClusterNetworkPolicy no, rule \"no\""}, []string{"accepted", "no policy"})
-	// It reads no Pods, and is told of those of its own Node only.
+	// It reads no Pods, and receives the Pods of its own Node only.
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}} {
 		if err := own.List(t.Context(), list); !apierrors.IsForbidden(err) {
 			t.Errorf("it lists %T: %v", list, err)
@@ -263,7 +263,7 @@ func TestAgentsSpeakForThemselves(t *testing.T) {
 		}
 	}
 	for what, err := range map[string]error{
-		"who has the ClusterRole":                  tell(t.Context(), all, "web", ref("ExternalNode", "web")),
+		"a user with the ClusterRole":              tell(t.Context(), all, "web", ref("ExternalNode", "web")),
 		"the same, without saying for whom":        tell(t.Context(), all, "web", v1beta1.ObjectReference{}),
 		"the same, for a Node":                     tell(t.Context(), all, "n1", ref("Node", "n1")),
 		"the agent of a VM for another":            tell(t.Context(), web, "db", ref("ExternalNode", "db")),

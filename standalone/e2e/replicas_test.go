@@ -63,7 +63,7 @@ func farmState(t *testing.T, n int) aws.State {
 	return state
 }
 
-// ledger is what the simulator saw: who changed something where, and when that was over.
+// ledger is what the simulator saw: which replica changed something where, and when that was over.
 type ledger struct {
 	mu      sync.Mutex
 	entries []entry
@@ -91,7 +91,7 @@ func (l *ledger) onCall(_ context.Context, c ec2.Call) error {
 	return nil
 }
 
-// last returns who changed something last in each account, since a moment.
+// last returns the replica that changed something last in each account, since a moment.
 func (l *ledger) last(since time.Time) map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +173,7 @@ func (w *wire) serve() {
 			w.mu.Lock()
 			cut := w.cut
 			w.mu.Unlock()
-			if cut { // the API server is not to hear of those who try
+			if cut { // the API server does not receive these attempts
 				return
 			}
 			to, err := net.Dial("tcp", w.to)
@@ -330,7 +330,7 @@ func (rs *replicas) load() {
 }
 
 // served waits until somebody but one replica has changed something in every account since a
-// moment, and returns who does so by account.
+// moment, and returns the replica that does so by account.
 func (rs *replicas) served(what string, since time.Time, but *replica) map[string]string {
 	rs.t.Helper()
 	var last map[string]string
@@ -398,9 +398,9 @@ func (rs *replicas) leader() *replica {
 
 // TestReplicasShareAccounts: replicas with the rights of the manifests share ten accounts in which
 // something changes all the time. They are killed, stopped and woken, and cut off from the API
-// server; one comes, the table is damaged, one ends in order. Who changes what is told by the
-// simulator: no account is written by a replica that has lost it, all are served again within some
-// leases, and few move.
+// server; one comes, the table is damaged, one ends in order. The author of each change is known by
+// the simulator: no account is written by a replica that has lost it, all are served again within
+// some leases, and few move.
 func TestReplicasShareAccounts(t *testing.T) {
 	t.Parallel()
 	rs := newReplicas(t)
@@ -498,7 +498,7 @@ func TestReplicasShareAccounts(t *testing.T) {
 	rs.onlyLabels()
 }
 
-// onlyLabels checks that the right to label Pods is one to label those of the controller.
+// onlyLabels checks that the right to label Pods covers the controller's Pods alone.
 func (rs *replicas) onlyLabels() {
 	rs.t.Helper()
 	no := false

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// recorder stands before an API server, and notes what those who come this way do there.
+// recorder stands before an API server, and notes the calls that pass through it.
 type recorder struct {
 	server *httptest.Server
 	mu     sync.Mutex
@@ -117,8 +117,8 @@ func (r *recorder) unused(t *testing.T, objects []*unstructured.Unstructured) []
 	return slices.Sorted(maps.Keys(missing))
 }
 
-// rulesOfController are those of the roles that are bound to the ServiceAccount nephele-controller
-// and come with the manifest.
+// rulesOfController are the rules of the roles that are bound to the ServiceAccount
+// nephele-controller and come with the manifest.
 func rulesOfController(t *testing.T, objects []*unstructured.Unstructured) []rbacv1.PolicyRule {
 	t.Helper()
 	into := func(o *unstructured.Unstructured, v any) {

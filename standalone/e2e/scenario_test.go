@@ -419,7 +419,7 @@ func (im *imported) reviewsAreLimited(db string) {
 		return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "there is no Pod"), fmt.Sprint(err)
 	})
 	if err := as.Create(t.Context(), &analysis.PlanReview{}); !apierrors.IsForbidden(err) {
-		t.Errorf("whoever has only nephele-reviewer may ask for plans: %v", err)
+		t.Errorf("a user with nephele-reviewer alone may ask for plans: %v", err)
 	}
 	im.apply(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "plans-of-" + stranger}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nephele-planner"},

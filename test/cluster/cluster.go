@@ -518,7 +518,7 @@ func (c *Cluster) guard(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	// The directories in memory are those of the Node: the agent joins its namespaces.
+	// The directories in memory belong to the Node: the agent joins its namespaces.
 	pid := 0
 	for _, p := range c.programs {
 		if p.name == name {

@@ -62,7 +62,7 @@ func Reap() error {
 	}
 }
 
-// Settle makes mounts and /proc those of a process that Enter has started.
+// Settle gives a process that Enter has started its own mounts and /proc.
 func Settle() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts to ourselves (is this root?): %w", err)

@@ -3,5 +3,5 @@
 // check. docs/ARCHITECTURE.md follows the data through the code.
 //
 // All tests read the source tree and change nothing. They run from the root of the repository, so
-// that paths in them are those of a visitor.
+// that paths in them are a visitor's.
 package house

@@ -118,8 +118,8 @@ func TestNoRuleReadsBytes(t *testing.T) {
 	}
 }
 
-// TestRightsForKinds: the controller may watch what it computes and answers from, those who look
-// may read all that is shown, and no role names a kind that the table does not have.
+// TestRightsForKinds: the controller may watch what it computes and answers from, viewers may read
+// all that is shown, and no role names a kind that the table does not have.
 func TestRightsForKinds(t *testing.T) {
 	may := func(role, verb string, k kinds.Kind, files ...string) bool {
 		return slices.ContainsFunc(documents[rbacv1.ClusterRole](t, "ClusterRole", files...), func(r rbacv1.ClusterRole) bool {

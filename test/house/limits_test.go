@@ -12,11 +12,10 @@ import (
 	"testing"
 )
 
-// What a reader can hold in his head has an end. Whoever comes near these numbers divides a type or
-// a package: there are no exceptions. The API is not counted, its types have the fields that their
-// users need.
+// What a reader can hold in his head has an end. Near these numbers, divide a type or a package:
+// there are no exceptions. The API is not counted, its types have the fields that their users need.
 const (
-	mostMethods = 50   // of one type, those of the types of this module that it embeds included
+	mostMethods = 50   // of one type, the methods of embedded types of this module included
 	mostFields  = 30   // of one type, counted in the same way
 	mostLines   = 4000 // of one package, without tests
 )
@@ -58,7 +57,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// count adds the methods and fields of a file to those of its types, which are named by their
+// count adds the methods and fields of a file to the sums of its types, which are named by their
 // folder and name, and notes which types these embed.
 func count(f *ast.File, folder string, types map[string]*limited) {
 	of := func(name string) *limited {

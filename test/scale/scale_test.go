@@ -226,7 +226,7 @@ func (f *fleet) churn(perSecond int) (changes, vms int, took time.Duration) {
 		touched[name] = true
 		f.publish()
 	}
-	// Settled is who is realized from now on, so the last change is made now.
+	// Settled are the VMs that are realized from now on, so the last change is made now.
 	f.settle(24 * time.Hour)
 	took = time.Since(start)
 	edits := f.calls.total("ModifyNetworkInterfaceAttribute")

@@ -83,7 +83,8 @@ func TestServerSideApply(t *testing.T) {
 	}
 }
 
-// TestApplyTwice: who applies a selector again has what it says now, and nothing of what it said before.
+// TestApplyTwice: a selector that is applied again has what the manifest says now, and nothing of
+// what it said before.
 func TestApplyTwice(t *testing.T) {
 	gvk := schema.FromAPIVersionAndKind(cloudVersion, "CloudEntitySelector")
 	manager, err := managedfields.NewDefaultCRDFieldManager(converters(t)[gvk], asIs{}, nothing{}, creater{}, gvk, gvk.GroupVersion(), "", nil)

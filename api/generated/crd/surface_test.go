@@ -24,7 +24,7 @@ import (
 type surface struct {
 	Version, Scope, Kind string
 	Short                []string
-	Columns              []string // those of the default output
+	Columns              []string // the columns of the default output
 	HasStatus            bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/admission"
 )
 
-// TestNewPodsAskTogether: while the controller is asked, all who come wait for one further answer.
+// TestNewPodsAskTogether: while the controller is asked, all new Pods wait for one further answer.
 func TestNewPodsAskTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks, may := 0, make(chan struct{})
@@ -27,7 +27,7 @@ func TestNewPodsAskTogether(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := ask(gone); !errors.Is(err, context.Canceled) {
-			t.Errorf("who does not wait: %v", err)
+			t.Errorf("without waiting: %v", err)
 		}
 		may <- struct{}{}
 		may <- struct{}{}

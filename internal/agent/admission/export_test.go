@@ -2,7 +2,7 @@ package admission
 
 import "context"
 
-// NewAsking returns what lets those share an answer who ask by it at the same time.
+// NewAsking returns the queue whose callers share an answer if they ask at the same time.
 func NewAsking(look func() error) (ask func(context.Context) error) {
 	s := &asking{turn: make(chan struct{}, 1)}
 	return func(ctx context.Context) error {

@@ -41,7 +41,7 @@ type Attachment struct {
 	// Container and Interface identify it, as the runtime names them.
 	Container string `json:"container"`
 	Interface string `json:"interface"`
-	// Namespace, Name and UID are those of the Pod. Not all runtimes tell the UID.
+	// Namespace, Name and UID identify the Pod. Not all runtimes tell the UID.
 	Namespace string       `json:"namespace,omitempty"`
 	Name      string       `json:"name,omitempty"`
 	UID       string       `json:"uid,omitempty"`
@@ -75,7 +75,8 @@ func (w *Wanted) Check() error {
 
 // Assigned is what an interface of a Pod is to have.
 type Assigned struct {
-	// Addresses are those of the interface, Gateways where it sends everything, one of each family.
+	// Addresses are the addresses of the interface, Gateways where it sends everything, one of each
+	// family.
 	Addresses []netip.Addr `json:"addresses"`
 	Gateways  []netip.Addr `json:"gateways"`
 	MTU       int          `json:"mtu"`

@@ -27,7 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
-// TestChoose: who takes an address, and when.
+// TestChoose: which Node takes an address, and when.
 func TestChoose(t *testing.T) {
 	w := wish{eligible: true, ranked: []string{"a", "b", "c"}}
 	lost := standing{holder: "a", lasts: 7 * time.Second}
@@ -39,21 +39,21 @@ func TestChoose(t *testing.T) {
 		full bool
 		want choice
 	}{
-		"the first takes what nobody has":          {"a", w, standing{}, false, take},
-		"the second waits":                         {"b", w, after(standing{}, time.Second), false, leave},
-		"and takes it then":                        {"b", w, after(standing{}, 2*time.Second), false, take},
-		"the first keeps":                          {"a", w, standing{holder: "a"}, false, keep},
-		"the last keeps, too":                      {"c", w, standing{holder: "c"}, false, keep},
-		"the first takes nothing from who lives":   {"a", w, after(standing{holder: "c", lasts: 7 * time.Second}, time.Second), false, leave},
-		"the next of the lost one takes it":        {"b", w, after(lost, 7*time.Second), false, take},
-		"not before its time":                      {"b", w, after(lost, 6999*time.Millisecond), false, leave},
-		"the one behind waits longer":              {"c", w, after(lost, 8*time.Second), false, leave},
-		"and takes it if nobody did":               {"c", w, after(lost, 9*time.Second), false, take},
-		"who is full takes nothing":                {"a", w, standing{}, true, leave},
-		"who is full keeps":                        {"a", w, standing{holder: "a"}, true, keep},
-		"who may not have it gives it up":          {"d", wish{ranked: w.ranked}, standing{holder: "d"}, false, giveUp},
-		"who may not have it takes nothing":        {"d", wish{ranked: w.ranked}, after(lost, time.Hour), false, leave},
-		"who is not ready keeps and takes nothing": {"d", wish{eligible: true, ranked: w.ranked}, standing{holder: "d"}, false, keep},
+		"the first takes what nobody has":                  {"a", w, standing{}, false, take},
+		"the second waits":                                 {"b", w, after(standing{}, time.Second), false, leave},
+		"and takes it then":                                {"b", w, after(standing{}, 2*time.Second), false, take},
+		"the first keeps":                                  {"a", w, standing{holder: "a"}, false, keep},
+		"the last keeps, too":                              {"c", w, standing{holder: "c"}, false, keep},
+		"the first takes nothing from a live holder":       {"a", w, after(standing{holder: "c", lasts: 7 * time.Second}, time.Second), false, leave},
+		"the next of the lost one takes it":                {"b", w, after(lost, 7*time.Second), false, take},
+		"not before its time":                              {"b", w, after(lost, 6999*time.Millisecond), false, leave},
+		"the one behind waits longer":                      {"c", w, after(lost, 8*time.Second), false, leave},
+		"and takes it if nobody did":                       {"c", w, after(lost, 9*time.Second), false, take},
+		"a full Node takes nothing":                        {"a", w, standing{}, true, leave},
+		"a full Node keeps":                                {"a", w, standing{holder: "a"}, true, keep},
+		"an ineligible Node gives it up":                   {"d", wish{ranked: w.ranked}, standing{holder: "d"}, false, giveUp},
+		"an ineligible Node takes nothing":                 {"d", wish{ranked: w.ranked}, after(lost, time.Hour), false, leave},
+		"a Node that is not ready keeps and takes nothing": {"d", wish{eligible: true, ranked: w.ranked}, standing{holder: "d"}, false, keep},
 	} {
 		if got := choose(c.self, c.w, c.s, c.full); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -72,7 +72,7 @@ func TestRanks(t *testing.T) {
 		a := netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
 		all := wishOf("node4", a, &metav1.LabelSelector{}, list)
 		if !all.eligible || len(all.ranked) != 4 {
-			t.Fatalf("%+v, want that who is not ready keeps, and takes nothing", all)
+			t.Fatalf("%+v, want that a Node that is not ready keeps, and takes nothing", all)
 		}
 		first[all.ranked[0]]++
 		without := wishOf("node0", a, &metav1.LabelSelector{}, list[1:])

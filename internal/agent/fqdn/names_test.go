@@ -144,7 +144,7 @@ func TestNamesAreLearned(t *testing.T) {
 		{"an alias in a circle", "a.example", resolver, fqdntest.Message(t, 1, "a.example", 60, fqdntest.Record{Name: "a.example", Value: "b.net"}, fqdntest.Record{Name: "b.net", Value: "a.example"}), nil},
 		{"what an answer says of a name that was not asked for", "a.example", resolver, fqdntest.Message(t, 1, "evil.net", 60, fqdntest.Record{Name: "evil.net", Value: "192.0.2.9"}, fqdntest.Record{Name: "a.example", Value: "192.0.2.9"}), nil},
 		{"what is behind another alias", "a.example", resolver, fqdntest.Message(t, 1, "a.example", 60, fqdntest.Record{Name: "a.example", Value: "192.0.2.1"}, fqdntest.Record{Name: "x.net", Value: "192.0.2.9"}), []string{"192.0.2.1"}},
-		{"somebody who is no resolver", "a.example", netip.MustParseAddr("10.0.0.66"), fqdntest.Message(t, 1, "a.example", 60, fqdntest.Record{Name: "a.example", Value: "192.0.2.1"}), nil},
+		{"a host that is no resolver", "a.example", netip.MustParseAddr("10.0.0.66"), fqdntest.Message(t, 1, "a.example", 60, fqdntest.Record{Name: "a.example", Value: "192.0.2.1"}), nil},
 		{"noise", "a.example", resolver, []byte("noise"), nil},
 		{"a cut message", "a.example", resolver, fqdntest.Message(t, 1, "a.example", 60, fqdntest.Record{Name: "a.example", Value: "192.0.2.1"})[:40], nil},
 	} {
@@ -192,7 +192,7 @@ func TestAnswersAreNotHeldForLong(t *testing.T) {
 	}
 }
 
-// TestNamesAreBounded: who answers cannot fill the kernel.
+// TestNamesAreBounded: answers cannot fill the kernel.
 func TestNamesAreBounded(t *testing.T) {
 	f := newNames(t, "*.example")
 	for i := range 5000 {

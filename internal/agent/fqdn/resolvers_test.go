@@ -15,7 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/fqdn"
 )
 
-// TestClusterResolvers: who answers behind the Service of the DNS is known, and nobody else.
+// TestClusterResolvers: the resolvers behind the DNS Service are known, and no others.
 func TestClusterResolvers(t *testing.T) {
 	endpoints := func(name, service string, kind discoveryv1.AddressType, addresses ...string) *discoveryv1.EndpointSlice {
 		return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},

@@ -15,7 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/seed"
 )
 
-// asker is who asks the resolver by TCP.
+// asker is a client that asks the resolver by TCP.
 var asker = netip.MustParseAddrPort("10.0.0.7:40000")
 
 // segment gives the names a segment of TCP, and reports whether it was let go at once.
@@ -106,8 +106,8 @@ func TestSegmentSentAgain(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded: who opens many connections to a resolver, or leaves messages unfinished,
-// has his own forgotten, and no one else's.
+// TestStreamsAreBounded: of a client that opens many connections to a resolver, or leaves messages
+// unfinished, its own are forgotten, and no other client's.
 func TestStreamsAreBounded(t *testing.T) {
 	f := newNames(t, "*.example")
 	m := framed(fqdntest.Message(t, 1, "a.example", 60, fqdntest.Record{Name: "a.example", Value: "192.0.2.1"}))

@@ -32,7 +32,7 @@ func TestSealedPlan(t *testing.T) {
 		change func(*Input, []PublicKey)
 		e      Encryption
 		// peers are the names of those behind WireGuard, closed counts the ways that are, and
-		// routes those of others.
+		// routes the routes of others.
 		peers          []string
 		closed, routes int
 		troubles       []string

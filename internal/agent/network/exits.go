@@ -86,7 +86,7 @@ func (m *making) node(name string) *Node {
 	return &m.Nodes[at]
 }
 
-// ownFamilies are those of the Pods of the Node.
+// ownFamilies are the families of the Pods of the Node.
 func (m *making) ownFamilies() (out []bool) {
 	for _, six := range []bool{false, true} {
 		if slices.ContainsFunc(m.out.Ranges, func(p netip.Prefix) bool { return p.Addr().Is6() == six }) {

@@ -125,7 +125,8 @@ type Node struct {
 	Name string
 	// Since is when it came. Of two that claim the same addresses the older has them.
 	Since time.Time
-	// Addresses are where other Nodes reach it, in its own order; PodCIDRs are those of its Pods.
+	// Addresses are where other Nodes reach it, in its own order; PodCIDRs are the ranges of its
+	// Pods.
 	Addresses []netip.Addr
 	PodCIDRs  []netip.Prefix
 	// PublicKey is what it tells as its key of WireGuard; empty for nothing.

@@ -24,8 +24,8 @@ func lease(n int) Lease {
 	return Lease{Key: Key{fmt.Sprintf("c%d", n), "eth0"}, Namespace: "n", Name: fmt.Sprintf("p%d", n)}
 }
 
-// TestPoolOnRandomInput compares a pool with a naive one: a map of who has what, and of when what
-// was freed.
+// TestPoolOnRandomInput compares a pool with a naive one: a map of the holders of addresses, and of
+// the times when addresses were freed.
 func TestPoolOnRandomInput(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -141,8 +141,8 @@ func holds(has map[Key][]netip.Addr, a netip.Addr) bool {
 	return n > 0
 }
 
-// TestPoolExhausted: who cannot get an address hears who has them, and gets one that rests rather
-// than none.
+// TestPoolExhausted: an error about an exhausted pool names the holders, and a resting address is
+// given rather than none.
 func TestPoolExhausted(t *testing.T) {
 	p, now := NewPool(), time.Unix(1e9, 0)
 	p.SetRanges(prefixes("10.0.0.0/29"))

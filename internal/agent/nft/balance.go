@@ -51,7 +51,7 @@ func (b *Balanced) touched(former *Balanced) ([]Frontend, bool) {
 type Balance struct {
 	// Backends are where they go, sorted; each with the same chance.
 	Backends []netip.AddrPort
-	// Inside are where those of the Node and its Pods go, if that is elsewhere: Apart.
+	// Inside are where packets of the Node and its Pods go, if that is elsewhere: Apart.
 	Apart  bool
 	Inside []netip.AddrPort
 	// Sources are the addresses that may connect; nil for all.

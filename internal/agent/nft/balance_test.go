@@ -105,7 +105,7 @@ func TestFewChains(t *testing.T) {
 	}
 	released := ruleset.Released(p)
 	if len(released.Dispatch[ruleset.Services4]) != 5000 || released.Chains[string(ruleset.ToServices)] == nil || released.Chains[string(ruleset.FromPods)] == nil || released.Chains[string(ruleset.PodsIn)] != nil {
-		t.Error("who releases a Node takes its Services away, or leaves policies")
+		t.Error("releasing a Node takes its Services away, or leaves policies")
 	}
 }
 

@@ -27,7 +27,7 @@ func TestBlocks(t *testing.T) {
 	former := compiler.Compile(nft.Input{Computed: world}).Program
 	blocks := nft.Blocks(&compiler)
 	if n := len(former.Chains["in4"].Rules); n > 60 || len(blocks) < 20 {
-		t.Errorf("a connection meets %d rules before those of its port, in %d blocks", n, len(blocks))
+		t.Errorf("a connection meets %d rules before the rules of its port, in %d blocks", n, len(blocks))
 	}
 	for name, change := range map[string]func(){
 		"a policy in the middle goes":  func() { world.Policies = slices.Delete(slices.Clone(world.Policies), 500, 501) },

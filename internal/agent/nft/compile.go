@@ -31,7 +31,7 @@ type Failsafe struct {
 // Input is what Compile makes a Program from.
 type Input struct {
 	Computed enforcer.Computed
-	// Failsafe are those of the host. They say nothing of Pods.
+	// Failsafe are the failsafe flows of the host, not of Pods.
 	Failsafe []Failsafe
 	// Node is nil on a VM. Else the host is a Node, and its Pods are guarded as well.
 	Node *Node
@@ -56,7 +56,7 @@ type Frontend struct {
 
 // Names is what is known of domain names.
 type Names struct {
-	// Addresses are those of names, and of all names that a pattern matches, sorted.
+	// Addresses are the addresses of names, and of all names that a pattern matches, sorted.
 	Addresses map[string][]netip.Addr
 	// Resolvers are the DNS servers whose answers are trusted.
 	Resolvers []netip.Addr
@@ -91,19 +91,20 @@ type Compiler struct {
 	Forwarded bool
 
 	groups map[string]*groupParts
-	// classes are those of the last run, by their keys; that of the host itself has the key "".
+	// classes are the classes of the last run, by their keys; that of the host itself has the key
+	// "".
 	classes map[string]*class
 	// run counts the calls of Compile, gathered those in which groups have come or gone.
 	run, gathered uint64
-	// parts are those of the last Program, segments what it has of policies, and refers counts how
-	// many of these refer to each of parts, but for members of groups, which count themselves.
+	// parts are the parts of the last Program, segments what it has of policies, and refers counts
+	// how many of these refer to each of parts, but for members of groups, which count themselves.
 	parts    *ruleset.Parts
 	segments []*segment
-	// spare is where those of the next Program go.
+	// spare is where the parts of the next Program go.
 	spare  []*segment
 	refers map[ruleset.PartKey]int
-	// blocks are those of the last Program, by the names of their chains. least is from how many
-	// segments on there are any; 0 is leastBlock.
+	// blocks are the blocks of the last Program, by the names of their chains. least is from how
+	// many segments on there are any; 0 is leastBlock.
 	blocks map[string]*block
 	least  int
 	// asked are the chains of the last Program that judge by the port that was asked, by those that
@@ -144,7 +145,7 @@ type groupParts struct {
 	// run is the last one that knew the group.
 	run     uint64
 	members [2]*ruleset.Part
-	// ports are those of members that have a name, by their keys.
+	// ports are the ports of members that have a name, by their keys.
 	ports map[ruleset.PartKey]*namedPorts
 }
 
@@ -325,7 +326,7 @@ type membership struct {
 	refs map[string]bool
 	// host is what the rules of the host itself depend on.
 	host host
-	// pods are what those of Pods depend on, by "NAMESPACE/NAME".
+	// pods are what the parts of Pods depend on, by "NAMESPACE/NAME".
 	pods map[string]*host
 	// services are the Services in groups.
 	services map[string]string
@@ -412,7 +413,7 @@ type work struct {
 	podClass []string
 	// igmp tells that a policy is about IGMP.
 	igmp bool
-	// parts are those of the program, segments what is in it of policies.
+	// parts are the parts of the program, segments what is in it of policies.
 	parts    *ruleset.PartsEdit
 	segments []*segment
 	// with and runs are used again for every direction.

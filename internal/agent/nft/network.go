@@ -11,7 +11,7 @@ import (
 // onLink is the hop limit of a packet that no router will pass on.
 const onLink = 1
 
-// linkLocal are the addresses from which routers ask on a link; multicast those of groups.
+// linkLocal are the addresses from which routers ask on a link; multicast the addresses of groups.
 var (
 	linkLocal = ruleset.Range{From: netip.MustParseAddr("fe80::"), To: netip.MustParseAddr("febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff")}
 	multicast = ruleset.Range{From: netip.MustParseAddr("224.0.0.0"), To: netip.MustParseAddr("239.255.255.255")}

@@ -108,7 +108,7 @@ func atNode(random *rand.Rand, ref policy.EntityRef, f *evaluate.Flow, p *rulese
 	return base, d
 }
 
-// servicePorts are those of Services in random worlds.
+// servicePorts are the ports of Services in random worlds.
 func servicePorts() []uint16 { return []uint16{1000, 1001, 1002, 1003} }
 
 // through makes a flow, and its packet, one that was sent to a Service, or somewhere that is none.

@@ -59,7 +59,7 @@ const (
 	mostProblems = 20
 )
 
-// Links are those of the kernel of the Node; links.Kernel has some.
+// Links are the links of the kernel of the Node; links.Kernel has some.
 type Links interface {
 	Observe(look network.Look) (*network.State, network.Underlay, error)
 	// End is a link to a Pod, with its routes; false if it is not there.
@@ -80,7 +80,7 @@ type Options struct {
 	// Listen opens the port by which Nodes find out whether packets come to others. Nil: they do
 	// not.
 	Listen func(ctx context.Context, network, address string) (net.PacketConn, error)
-	// Keys are those of WireGuard; nil where nothing is encrypted.
+	// Keys are the keys of WireGuard; nil where nothing is encrypted.
 	Keys Keys
 	// IPsec is what encrypts by IPsec; nil where nothing does.
 	IPsec IPsec
@@ -555,8 +555,8 @@ func (n *Network) Release(container, iface string) {
 	n.pool.Free(network.Key{Container: container, Interface: iface}, n.Clock.Now())
 }
 
-// Retain takes back what all interfaces have but those of a list, and removes their links. One that
-// is being made may be too new for the list.
+// Retain takes back what all interfaces have but the interfaces of a list, and removes their links.
+// One that is being made may be too new for the list.
 func (n *Network) Retain(list []cni.Attachment) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

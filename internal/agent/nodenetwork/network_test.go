@@ -355,8 +355,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestAddresses: who has an address is whoever the lease, the API, the Node or another plugin says,
-// and it is free only when its interface is gone.
+// TestAddresses: an address has the holder that the lease, the API, the Node or another plugin
+// names, and is free only when its interface is gone.
 func TestAddresses(t *testing.T) {
 	node := nodeOf(0, "10.244.0.0/29") // .2 to .6, as .0, .1 and .7 are nobody's
 	w := newWorld(t, network.Config{Mode: network.NoEncap}, node)
@@ -419,7 +419,7 @@ func TestAddresses(t *testing.T) {
 	if want := map[string]network.Shape{network.EndName("c-a", "eth0"): {Ingress: 1e6}}; !maps.Equal(w.kernel.shapes, want) || !strings.Contains(w.trouble(), "n/b wants a rate") {
 		t.Errorf("%+v; %s", w.kernel.shapes, w.trouble())
 	}
-	// Those without a link lose their addresses, when their plugin must be done.
+	// Pods without a link lose their addresses, when their plugin must be done.
 	w.clock.Step(youngLease + time.Second)
 	w.Sync()
 	if k := w.Kept(); len(k.Leases) != 1 || k.Leases[0].Container != "c-a" {
@@ -467,7 +467,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// keys are those of a Node.
+// keys are the WireGuard keys of a Node.
 type keys struct{ now, next network.PublicKey }
 
 func (k *keys) Public() network.PublicKey { return k.now }

@@ -100,7 +100,7 @@ func TestLogLines(t *testing.T) {
 	}
 }
 
-// TestLogIsForOneLine: who writes a policy must not be able to write lines of his own.
+// TestLogIsForOneLine: the name of a policy cannot add lines to the log.
 func TestLogIsForOneLine(t *testing.T) {
 	origin := logsDrop
 	origin.Name, origin.Logged.Label = "a b\n2026/01/02 03:04:05.000000 forged\x1b[2J", strings.Repeat("x", 1000)

@@ -33,7 +33,7 @@ type Attached struct {
 	cni.Attachment
 	// settled tells that all is known that decides which policies apply to the Pod.
 	settled bool
-	// seen tells that the Pod was among those of the Node.
+	// seen tells that the Pod was among the Pods of the Node.
 	seen bool
 	// since is the version of the Node from which on it has its class; 0 before.
 	since uint64
@@ -148,7 +148,7 @@ func (t *attachments) told() *tale {
 	return out
 }
 
-// pods are those of the Node with their addresses: those that the API knows, in the order of the
+// pods are the Pods of the Node with their addresses: those that the API knows, in the order of the
 // list, and those of which only the runtime has told.
 func (t *tale) pods(list []*corev1.Pod) []nft.Pod {
 	taken := map[netip.Addr]bool{}
@@ -237,7 +237,7 @@ func (p *Pods) Detach(about cni.Attachment, only *Attached) {
 	}
 }
 
-// Keep forgets all attachments but those of a list.
+// Keep forgets all attachments but the ones in a list.
 func (p *Pods) Keep(list []cni.Attachment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -380,8 +380,8 @@ func TestNothingIsKnown(t *testing.T) {
 	knows("served", "a[10.0.0.1]")
 }
 
-// TestPodsWithOneAddress has an address that two Pods claim, those of Pods that have ended or are
-// in the network of the Node, and one that is the Node's own.
+// TestPodsWithOneAddress has an address that two Pods claim, addresses of Pods that have ended or
+// are in the network of the Node, and one that is the Node's own.
 func TestPodsWithOneAddress(t *testing.T) {
 	now := time.Now()
 	named := func(name, address string, age time.Duration, change func(p *corev1.Pod)) *corev1.Pod {

@@ -74,14 +74,14 @@ type Balancer struct {
 	// from nothing.
 	run        uint64
 	unfinished bool
-	// services are those of the last time, and order the same by their age: of two that claim the
-	// same place the older one has it.
+	// services are the Services of the last time, and order the same by their age: of two that
+	// claim the same place the older one has it.
 	services map[name]*known
 	order    []*known
-	// slices are those of the last time, and bySlice the same by their Services.
+	// slices are the EndpointSlices of the last time, and bySlice the same by their Services.
 	slices  map[*discoveryv1.EndpointSlice]*member
 	bySlice map[name][]*discoveryv1.EndpointSlice
-	// clusterIPs are those of all Services, sorted.
+	// clusterIPs are the cluster IPs of all Services, sorted.
 	clusterIPs []netip.Addr
 	// last is the last result, and hostPorts are the ports that it was made with. contested are its
 	// places that several claim.
@@ -352,7 +352,7 @@ func (s *service) clusterIPs() []string {
 	return []string{s.Spec.ClusterIP}
 }
 
-// addressesOf are those of a family.
+// addressesOf are the addresses of a family.
 func addressesOf(texts []string, six bool) []netip.Addr {
 	var out []netip.Addr
 	for _, text := range texts {

@@ -277,7 +277,7 @@ func sorted(list []netip.AddrPort) []string {
 	return out
 }
 
-// placesOf are those of a port, and of what kind.
+// placesOf are the places of a port, with their kinds.
 func placesOf(s *corev1.Service, p corev1.ServicePort, family string) map[nft.Frontend]string {
 	out := map[nft.Frontend]string{}
 	protocol := uint8(6)

@@ -33,7 +33,7 @@ import (
 
 // Balancing follows where connections to Services go. It is safe for concurrent use.
 type Balancing struct {
-	// Listen opens the ports by which load balancers ask; by default those of this process.
+	// Listen opens the ports by which load balancers ask; by default in this process.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	node                                string

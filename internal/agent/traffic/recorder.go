@@ -67,8 +67,8 @@ type Status struct {
 	// Connections and Denied count what was seen since the start.
 	Connections int64 `json:"connections"`
 	Denied      int64 `json:"denied"`
-	// Found counts those of the connections that were found in the kernel's table, after it had
-	// dropped their events.
+	// Found counts the connections that were found in the kernel's table, after it had dropped
+	// their events.
 	Found int64 `json:"found,omitempty"`
 	// Losses count what was not told.
 	Losses analysis.TrafficLosses `json:"losses"`
@@ -92,7 +92,7 @@ type question struct {
 	source, destination netip.Addr
 	protocol            uint8
 	port                uint16
-	// kind and code are those of ICMP, which rules look at.
+	// kind and code are the type and code of ICMP, which rules look at.
 	kind, code uint8
 	translated netip.AddrPort
 }

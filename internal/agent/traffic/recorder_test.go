@@ -169,7 +169,7 @@ func TestPackets(t *testing.T) {
 		}
 	}
 	for k, n := range want {
-		// Whoever is not answered tries again.
+		// A client without an answer tries again.
 		if got.sums[k] < n || got.sums[k] > n && (k == "In 80 Allow Policy Allow 80" || k == "Out 84 Allow Native ") {
 			t.Errorf("%s: %d, want %d", k, got.sums[k], n)
 		}

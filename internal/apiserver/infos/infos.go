@@ -228,7 +228,7 @@ func (b Owners) InfoName(h credential.Host, there func(string) bool, ref func(st
 	return ""
 }
 
-// keepAgents makes the infos of agents be those of the Nodes and ExternalNodes.
+// keepAgents keeps infos of agents for exactly the Nodes and ExternalNodes.
 func (i *Keeper) keepAgents(ctx context.Context) error {
 	b, err := List(ctx, i.Client)
 	if err != nil {

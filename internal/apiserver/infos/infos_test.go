@@ -156,7 +156,7 @@ func TestInfosOfAgents(t *testing.T) {
 }
 
 // TestInfosOfNamesakes gives each of several hosts of one name an info of its own, and leaves to
-// one that it has had, whoever comes or goes.
+// one that it has had, whichever hosts come or go.
 func TestInfosOfNamesakes(t *testing.T) {
 	t.Parallel()
 	host := func(namespace, name string) *v1alpha1.ExternalNode {

@@ -83,7 +83,7 @@ func TestWebhooksAreRegistered(t *testing.T) {
 			if err != nil || again.ResourceVersion != mutating.ResourceVersion {
 				t.Errorf("written again without need (%v)", err)
 			}
-			// Without webhooks, those of a former process go.
+			// Without webhooks, the webhooks of a former process go.
 			r.Hooks = nil
 			if _, err := r.ensure(t.Context()); err != nil {
 				t.Fatal(err)

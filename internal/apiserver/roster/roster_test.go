@@ -216,8 +216,8 @@ func TestNotBeforeAllIsKnown(t *testing.T) {
 	}
 }
 
-// TestMissedTooMuch: who has missed more than is remembered, or comes with a position of another
-// Index, lists anew, and gets no part.
+// TestMissedTooMuch: a watcher that has missed more than is remembered, or comes with a position of
+// another Index, lists anew, and gets no part.
 func TestMissedTooMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, in := newIndex(t)

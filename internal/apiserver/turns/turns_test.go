@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTurns: one user has one turn at a time, somebody who may see everything has one that is kept,
-// and who waits longest comes first.
+// TestTurns: one user has one turn at a time, a user that may see everything has one that is kept,
+// and the longest wait comes first.
 func TestTurns(t *testing.T) {
 	turns := New(2, 1)
 	take := func(who string, wide bool) func() {

@@ -213,8 +213,8 @@ func TestStalledReceiverHoldsLittle(t *testing.T) {
 	}
 }
 
-// TestSlowBeginnerKeepsLittle: one who has all but begun, and reads no further, does not make the
-// store keep what others receive.
+// TestSlowBeginnerKeepsLittle: a watcher that has all but begun, and reads no further, does not
+// make the store keep what others receive.
 func TestSlowBeginnerKeepsLittle(t *testing.T) {
 	const objects, left = 200, 3
 	s := New(Options{})
@@ -233,7 +233,7 @@ func TestSlowBeginnerKeepsLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(s.rendered); n > sharedPerUnread*left+1 {
-			t.Fatalf("%d objects are kept for one who needs %d", n, left)
+			t.Fatalf("%d objects are kept for a watcher that needs %d", n, left)
 		}
 		s.Publish(Changes{Policies: []PolicyChange{{Policy: policyNamed(fmt.Sprint(i%objects), int64(i))}}})
 	}

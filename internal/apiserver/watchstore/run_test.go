@@ -98,8 +98,8 @@ func TestRunsAreWhatIsListed(t *testing.T) {
 	}
 }
 
-// TestRunIsMadeOnce: those who begin with the same are given the same events, which are made once
-// however many they are.
+// TestRunIsMadeOnce: watchers that begin with the same get the same events, which are made once
+// however many watchers there are.
 func TestRunIsMadeOnce(t *testing.T) {
 	s := New(Options{})
 	s.Publish(manyObjects(2 * pieceLength))

@@ -2,8 +2,8 @@
 // groups: it fills in defaults, and refuses invalid objects.
 //
 // It owns the paths, the names under which they are registered, and the wire (AdmissionReview v1
-// and v1beta1); the rules are those of package admission. Hooks lists what is to be registered,
-// Handlers serves it.
+// and v1beta1); the rules are in package admission. Hooks lists what is to be registered, Handlers
+// serves it.
 //
 // A policy or group is checked twice. The mutating hook is asked first. It already refuses an
 // object of a wrong form with 422 (Invalid), the code of the schema, because a schema cannot

@@ -89,7 +89,7 @@ func TestBusy(t *testing.T) {
 		t.Errorf("the first is answered with %d, the small one with %d", a, b)
 	}
 	if err := <-second; err != nil {
-		t.Errorf("who asks again: %v", err)
+		t.Errorf("asking again: %v", err)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestLittleIsAlwaysAnswered(t *testing.T) {
 	close(state.let)
 	for _, answer := range held {
 		if code := <-answer; code != http.StatusOK {
-			t.Errorf("who was let in is answered with %d", code)
+			t.Errorf("a request that was let in is answered with %d", code)
 		}
 	}
 	if code := <-post(heavy()); code != http.StatusOK {
@@ -143,8 +143,8 @@ func TestLittleIsAlwaysAnswered(t *testing.T) {
 	}
 }
 
-// TestSlowQuestions: who does not send what he has announced is cut off, over either version of
-// HTTP, and does not keep the place.
+// TestSlowQuestions: a client that does not send what it has announced is cut off, over either
+// version of HTTP, and does not keep the place.
 func TestSlowQuestions(t *testing.T) {
 	handlers := webhook.Handlers(view(t, false, tier("gold", 5)), view(t, true, tier("gold", 5)))
 	for name, second := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {

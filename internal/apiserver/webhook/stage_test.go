@@ -8,8 +8,8 @@ import (
 )
 
 // TestStage: a stage that nobody knows is refused, as its author believes that the policy is not
-// enforced; whoever stages what is in force is told what that means. What was stored with a wrong
-// stage can be changed and deleted.
+// enforced; staging what is in force gives a warning about what that means. What was stored with a
+// wrong stage can be changed and deleted.
 func TestStage(t *testing.T) {
 	const stored = "{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {name: p, namespace: ns, ANNOTATIONS}, spec: " +
 		"{priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Drop}]}}"

@@ -384,7 +384,7 @@ func TestWhatLooksLikeAMistakeIsWarnedOf(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	// Who may be anybody learns nothing of what there is.
+	// A caller without proof of its identity learns nothing of what there is.
 	state.Proven = false
 	handlers = webhook.Handlers(state, state)
 	got = warned(

@@ -21,7 +21,7 @@ func (s *seen) Deleted(group, resource string, object []byte, user string) {
 	*s = append(*s, fmt.Sprintf("%s deletes %s.%s %v", user, resource, group, strings.Contains(string(object), `"name":"p"`)))
 }
 
-// TestWitness: a witness is told of changes that are let pass, once, by those who come last, and of
+// TestWitness: a witness receives changes that are admitted, once, from the last webhook, and
 // nothing that is refused or only tried.
 func TestWitness(t *testing.T) {
 	var got seen

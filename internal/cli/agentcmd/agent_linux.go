@@ -45,7 +45,7 @@ const (
 	endpointsLimit = time.Second
 )
 
-// agentFlags are those of the agent.
+// agentFlags are the flags of the agent.
 type agentFlags struct {
 	// version is that of the program.
 	version         string
@@ -173,7 +173,7 @@ func (f *agentFlags) servers() ([]string, error) {
 	return out, errors.Join(errs...)
 }
 
-// findResolvers returns the resolvers of the host: those of its configuration, also where a
+// findResolvers returns the resolvers of the host: the ones in its configuration, also where a
 // resolver on the host asks them.
 func (f *agentFlags) findResolvers() ([]netip.Addr, error) {
 	var out []netip.Addr

@@ -22,7 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/network"
 )
 
-// TestUnchainedStaysOut: who takes the plugin out beside a running agent does not find it put back.
+// TestUnchainedStaysOut: a running agent does not put back a plugin that was taken out.
 func TestUnchainedStaysOut(t *testing.T) {
 	dir := t.TempDir()
 	list, program := filepath.Join(dir, "10-net.conflist"), filepath.Join(dir, "program")

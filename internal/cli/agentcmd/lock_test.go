@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestOneAgent: the lock of a host's state has one holder, who is named to others.
+// TestOneAgent: the lock of a host's state has one holder, and an error names it to others.
 func TestOneAgent(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := lockState(dir)

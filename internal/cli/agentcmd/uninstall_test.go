@@ -21,8 +21,8 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// TestFarewell: who uninstalls an agent tells the controller, of every policy and in the info, that
-// nothing is enforced any more.
+// TestFarewell: an agent that is uninstalled reports of every policy, and in its info, that nothing
+// is enforced any more.
 func TestFarewell(t *testing.T) {
 	var mu sync.Mutex
 	var calls []string

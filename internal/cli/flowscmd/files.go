@@ -124,7 +124,7 @@ func mapsKeys(m map[string]int) func(func(string) bool) {
 	}
 }
 
-// readFile reads a file of either cloud: those of Azure are JSON.
+// readFile reads a file of either cloud: Azure's are JSON.
 func readFile(name string, record func(*flows.Record), out *source) (flows.Report, error) {
 	f, err := os.Open(name)
 	if err != nil {

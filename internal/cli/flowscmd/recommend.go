@@ -195,8 +195,8 @@ func refOf(e analysis.End) policy.EntityRef {
 
 // Proof is what becomes of what was seen under policies.
 type Proof struct {
-	// Allowed counts the rows that are allowed today. Cut are those of them that the policies would
-	// drop, Opened those that are dropped today and that they would let through.
+	// Allowed counts the rows that are allowed today. Cut are the rows among them that the policies
+	// would drop, Opened those that are dropped today and that they would let through.
 	Allowed     int
 	Cut, Opened []flows.Row
 }

@@ -63,7 +63,7 @@ func recommendTo(t *testing.T, s *live.Store, objects *input.Objects, args ...st
 
 // TestRecommendLive recommends policies of what agents have seen in random worlds, and asks about
 // every pair and port with these enforced: allowed is what Pods with the same labels were seen to
-// do, and nothing else. Pods that are gone count as those of their workload.
+// do, and nothing else. Pods that are gone count as Pods of their workload.
 func TestRecommendLive(t *testing.T) {
 	allowedBefore, droppedAfter := 0, 0
 	for seed := range uint64(20) {

@@ -102,8 +102,8 @@ func window(rows []flows.Row) (first, last time.Time) {
 	return first, last
 }
 
-// usesOf counts what every rule decided: those of policies in the order in which they are asked,
-// then those of the groups that interfaces hold and that are not ours.
+// usesOf counts what every rule decided: rules of policies in the order of evaluation, then rules
+// of the groups that interfaces hold and that are not ours.
 func usesOf(c *explain.Computation, j *judge.Judge, rows []flows.Row) []Use {
 	var uses []Use
 	at := map[place]int{}

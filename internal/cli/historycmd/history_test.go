@@ -51,8 +51,8 @@ func historyCluster(t *testing.T, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
-// TestHistoryTable: the youngest first, with who and what became of it; what strangers wrote does
-// nothing to the terminal.
+// TestHistoryTable: the youngest first, with author and outcome; what strangers wrote does nothing
+// to the terminal.
 func TestHistoryTable(t *testing.T) {
 	first, second, third := revisionOf(1, "Created", thenContent), revisionOf(2, "Changed", laterContent), revisionOf(3, "Deleted", "")
 	first.Spec.Author = v1alpha1.RevisionAuthor{User: "alice", Manager: "kubectl"}

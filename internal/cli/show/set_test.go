@@ -6,7 +6,8 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
-// TestSetText: an answer in halves names who says what, and who says nothing.
+// TestSetText: an answer in halves names the cluster of each half, and a cluster that has not
+// answered.
 func TestSetText(t *testing.T) {
 	rule := &v1alpha1.Rule{Policy: v1alpha1.Policy{Type: "AntreaClusterNetworkPolicy", Name: "hub-db-from-web"}, Direction: "In", Name: "web", Action: "Allow"}
 	got := SetExplanation(&v1alpha1.FlowAnswer{

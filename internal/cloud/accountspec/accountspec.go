@@ -27,7 +27,7 @@ type Config struct {
 	// Quotas are the limits of the account as far as they are not the cloud's defaults; nil means
 	// none is.
 	Quotas *v1alpha1.AWSQuotas
-	// AzureQuotas are those of an Azure subscription.
+	// AzureQuotas are the quotas of an Azure subscription.
 	AzureQuotas *v1alpha1.AzureQuotas
 	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups of an Azure account: what it
 	// names is to be read.

@@ -31,7 +31,7 @@ type Settings struct {
 	FormerGroups string
 	// TakeOver is the annotation AnnotationTakeOver.
 	TakeOver string
-	// Dependents and DependentGroups are those of the spec. They must not be changed.
+	// Dependents and DependentGroups come from the spec. They must not be changed.
 	Dependents      v1alpha1.Dependents
 	DependentGroups []v1alpha1.DependentGroup
 }

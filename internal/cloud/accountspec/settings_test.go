@@ -25,8 +25,8 @@ func TestPropagationSetting(t *testing.T) {
 	}
 }
 
-// TestForcedBy: who set the annotation is told as the API server remembers it, and of no other
-// field.
+// TestForcedBy: the author of the annotation is the one in the API server's managed fields, and of
+// no other field.
 func TestForcedBy(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 29, 6, 0, 0, 0, time.UTC))
 	entry := func(manager, fields string) metav1.ManagedFieldsEntry {

@@ -52,7 +52,7 @@ type Options struct {
 	// Log takes a message for every call that is over, and for one that begins if that is not in
 	// the file.
 	Log logr.Logger
-	// Now is the clock, and Run tells the lines of this process from those of others.
+	// Now is the clock, and Run tells the lines of this process from the lines of others.
 	Now func() time.Time
 	Run string
 	// Metrics, if set, counts the lines.

@@ -228,7 +228,7 @@ func TestTampering(t *testing.T) {
 		if j > 0 && strings.HasPrefix(whole[i][j-1], "{") {
 			try("changed places with the one before", func(b book) { b[i][j-1], b[i][j] = b[i][j], b[i][j-1] })
 		}
-		// All that comes later is written anew: only who kept a hash can tell.
+		// All that comes later is written anew: only a hash that was kept elsewhere shows it.
 		try("all written anew from here", func(b book) {
 			prev, follows := "", ""
 			b.each(func(x, y int) {

@@ -21,7 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-// TestCredentials tries every way of proving who we are, right and wrong.
+// TestCredentials tries every kind of credentials, right and wrong.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	state, _, err := estate.HybridCloud()

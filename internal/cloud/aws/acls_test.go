@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 )
 
-// TestACLsWithoutTheRight: who may enforce may not read network ACLs, and is told so by class, not
-// by an empty list.
+// TestACLsWithoutTheRight: credentials that may enforce may lack the right to read network ACLs,
+// which is an error of its class and no empty list.
 func TestACLsWithoutTheRight(t *testing.T) {
 	t.Parallel()
 	l := newRestrictedLab(t, "enforce.json")
@@ -20,7 +20,7 @@ func TestACLsWithoutTheRight(t *testing.T) {
 	}
 }
 
-// TestACLsAreRead reads those of the built-in account: one that lets one address in.
+// TestACLsAreRead reads the ACLs of the built-in account: one that lets one address in.
 func TestACLsAreRead(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})

@@ -53,7 +53,7 @@ func (a *auditor) take() []*attempt {
 	return out
 }
 
-// changingCalls are those of the journal that change something.
+// changingCalls are the calls in the journal that change something.
 func (l *lab) changingCalls() []ec2.Call {
 	var out []ec2.Call
 	for _, c := range l.server.Journal().Calls(0) {

@@ -325,8 +325,8 @@ func TestSlowAnswersEnd(t *testing.T) {
 	}
 }
 
-// TestEndpointsMustBeAllowed: what the operator has not allowed is not called, whoever's keys are
-// used.
+// TestEndpointsMustBeAllowed: what the operator has not allowed is not called, whichever account's
+// keys are used.
 func TestEndpointsMustBeAllowed(t *testing.T) {
 	t.Parallel()
 	endpoint := hostile(t, "", nil)

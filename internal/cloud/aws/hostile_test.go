@@ -312,7 +312,7 @@ func TestAmbientFollowsItsEnvironment(t *testing.T) {
 	}
 }
 
-// TestRedirectsAreNotFollowed: who answers for an endpoint cannot send our requests elsewhere.
+// TestRedirectsAreNotFollowed: the server at an endpoint cannot send our requests elsewhere.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		elsewhere := record(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "thank you", http.StatusForbidden) })

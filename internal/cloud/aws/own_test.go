@@ -48,8 +48,8 @@ func (l *lab) someInterfaces(n int) []string {
 	return ids[:n]
 }
 
-// TestOwnEvents: the events of our own calls are not told, those of anybody else are, whoever he
-// says that he is, in any order, late and more than once.
+// TestOwnEvents: the events of our own calls are not reported, events of other callers are, whoever
+// he says that he is, in any order, late and more than once.
 func TestOwnEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -168,9 +168,9 @@ func TestOwnEventsProve(t *testing.T) {
 	}
 }
 
-// TestForgedEvents: whoever can write to the queue can make us read, and nothing else: with the id
-// of a request of ours he tells us nothing, without it he is heard, and the events of others are
-// heard whatever he sends.
+// TestForgedEvents: a user with the right to write to the queue can make us read, and nothing else:
+// with the id of a request of ours he tells us nothing, without it he is heard, and the events of
+// others are heard whatever he sends.
 func TestForgedEvents(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{Events: sim.EventOptions{Queue: "events"}})

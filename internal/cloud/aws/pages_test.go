@@ -21,8 +21,8 @@ func (patient) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r.WithContext(context.WithoutCancel(r.Context())))
 }
 
-// TestEveryPage loses every page of every list in turn: whoever reads gets everything or an error,
-// whole or narrowed.
+// TestEveryPage loses every page of every list in turn: a reader gets everything or an error, whole
+// or narrowed.
 func TestEveryPage(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{State: crowd(30)})

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestProbe: with all rights nothing is missing; with those of mode plan exactly what changes
+// TestProbe: with all rights nothing is missing; with the rights of mode plan exactly what changes
 // something is, by name; and nothing is changed.
 func TestProbe(t *testing.T) {
 	t.Parallel()

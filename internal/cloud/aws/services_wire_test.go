@@ -141,9 +141,9 @@ func handsOn(s *cloud.Snapshot, name string) (out []string) {
 	return out
 }
 
-// TestTargetsOverTheWire: listeners with their target groups and targets, from whom these see
-// traffic come, and where their health is checked; without the rights the balancers are known all
-// the same, and it is told which right is missing.
+// TestTargetsOverTheWire: listeners with their target groups and targets, the sources that these
+// see, and where their health is checked; without the rights the balancers are known all the same,
+// and a remark names the missing right.
 func TestTargetsOverTheWire(t *testing.T) {
 	t.Parallel()
 	document, err := policies.Document(policies.Pins{Mode: policies.Plan, Services: true})

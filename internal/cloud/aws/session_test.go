@@ -14,8 +14,8 @@ import (
 )
 
 // TestSessionsTellWhose: the cloud's own records name cluster, namespace and account of every call
-// made with a role, and we know our own calls by that, also after a restart, and those of another
-// account with the same role as not ours.
+// made with a role, and we know our own calls by that, also after a restart, and the calls of
+// another account with the same role as not ours.
 func TestSessionsTellWhose(t *testing.T) {
 	t.Parallel()
 	state, _, err := estate.HybridCloud()

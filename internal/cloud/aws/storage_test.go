@@ -26,7 +26,7 @@ type s3 struct {
 	// lies are names that a listing has though nobody asked for them.
 	lies  []string
 	asked []string
-	// plain makes listings have names as they are, as those of some other servers.
+	// plain makes listings have unescaped names, as some other servers do.
 	plain bool
 	// large is how many bytes the object with this name has.
 	large int64
@@ -148,7 +148,7 @@ func TestStorage(t *testing.T) {
 		}
 	}
 	if said[""] != 4 || said[cloud.Auth] != 2 || said[cloud.Terminal] != 2 {
-		t.Errorf("who shares the rate is told of %v", said)
+		t.Errorf("callers that share the rate read %v", said)
 	}
 	for _, size := range []int64{1 << 20, cloud.MostObjectBytes, cloud.MostObjectBytes + 1} {
 		s.large = size

@@ -428,7 +428,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestIdentity: who may use the identity of the process, and where secrets go.
+// TestIdentity: which accounts may use the identity of the process, and where secrets go.
 func TestIdentity(t *testing.T) {
 	l := newLab(t, nil)
 	none := func(c *azure.Config) { c.Credential.ClientKey = "" }
@@ -486,8 +486,8 @@ func TestParseCredential(t *testing.T) {
 }
 
 // TestAdmit: every attempt of every call to Resource Manager asks to be let through, as what it is,
-// and who gives up while it waits has called nothing. A 429 is told with the wait that goes with
-// it; that an object is busy is none.
+// and a caller that gives up while it waits has called nothing. A 429 is reported with its wait; a
+// busy object is no 429.
 func TestAdmit(t *testing.T) {
 	l := newLab(t, nil)
 	asked := map[string]int{}

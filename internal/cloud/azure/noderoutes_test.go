@@ -250,7 +250,8 @@ func TestForeignRoutes(t *testing.T) {
 	}
 }
 
-// TestTablesOfNoNetwork: a table that no subnet uses, or those of two networks, is of no network.
+// TestTablesOfNoNetwork: a table that no subnet uses, or that subnets of two networks use, is of no
+// network.
 func TestTablesOfNoNetwork(t *testing.T) {
 	t.Parallel()
 	var unused, shared string

@@ -6,7 +6,7 @@ import (
 )
 
 // TestLike: patterns of roles are matched in a time that does not grow with the number of their
-// stars; whoever may write a role of the subscription could hold up the account otherwise.
+// stars; an author of roles of the subscription could hold up the account otherwise.
 func TestLike(t *testing.T) {
 	for pattern, texts := range map[string]map[string]bool{
 		"*":        {"": true, "a/b": true},

@@ -88,7 +88,7 @@ func TestRole(t *testing.T) {
 }
 
 // TestNetworksOfPinnedRole: with a role for single resource groups, the marks of the networks there
-// are read as they are at that moment; those of others are not told.
+// are read as they are at that moment; the marks of others are not reported.
 func TestNetworksOfPinnedRole(t *testing.T) {
 	raw, err := rights.Document(config.Role(), rights.Pins{Mode: rights.Plan, Subscription: subscription, Groups: []string{"shop"}})
 	if err != nil {

@@ -80,8 +80,7 @@ func TestDirections(t *testing.T) {
 	}
 }
 
-// shared is the object that agent and controller agree by: whoever writes must have read it as it
-// is.
+// shared is the object that agent and controller agree by: a writer must have read it as it is.
 type shared struct {
 	version  int
 	isolates handover.Directions

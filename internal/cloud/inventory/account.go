@@ -144,8 +144,8 @@ func (i *Inventory) Regions(key string) []string {
 // Latest returns the last whole snapshot of a region and the error of the latest observation. Both
 // may be set: then the snapshot is the one from before the failure. Both may be nil: then the
 // region was not observed yet, or it is not known yet which entities it has, or it does not belong
-// to the account. A later call of Entities or Services returns those of the snapshot, or newer
-// ones.
+// to the account. A later call of Entities or Services returns the objects of the snapshot, or
+// newer ones.
 func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
 	a := i.lookup(key)
 	if a == nil {

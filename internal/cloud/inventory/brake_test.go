@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// TestBrakeSettings: the brake is on unless the account says otherwise; what it says, and a
-// confirmation, are told to who subscribes at once.
+// TestBrakeSettings: the brake is on unless the account says otherwise; subscribers receive the
+// setting, and a confirmation, at once.
 func TestBrakeSettings(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -262,7 +262,7 @@ func TestHints(t *testing.T) {
 }
 
 // TestAuthors: the last stranger by the cloud's clock counts, in whatever order events come, then
-// who has used our credentials, and there is a bound.
+// the user of our credentials, and there is a bound.
 func TestAuthors(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -67,8 +67,8 @@ func (l *lab) wantNotGranted(namespace, name string, how ...string) {
 	}
 }
 
-// TestForeignSelectorImportsNothing: the account's word decides who imports its VMs, at once and
-// both ways.
+// TestForeignSelectorImportsNothing: the account decides which Namespaces import its VMs, at once
+// and both ways.
 func TestForeignSelectorImportsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -342,8 +342,8 @@ func TestUserTagsStandApart(t *testing.T) {
 	l.wantEvents(vm1 + " Warning UserTagsApart: tags in spec.tags are labels nephele.io/user-tag-KEY now")
 }
 
-// TestForeignSecretIsNotTold: who names a Secret of another namespace learns nothing about it.
-// Where the controller may not read it at all, that is told, whether it is there or not: see
+// TestForeignSecretIsNotTold: naming a Secret of another namespace reveals nothing about it. Where
+// the controller may not read it at all, that is told, whether it is there or not: see
 // TestSecretsOfOtherNamespaces.
 func TestForeignSecretIsNotTold(t *testing.T) {
 	t.Parallel()
@@ -458,8 +458,8 @@ func TestSharedAccountOfOldStaysEnforced(t *testing.T) {
 	}
 }
 
-// TestUncheckedAuthorsAreTold: the account says so while nobody checks the rights of those who
-// write it.
+// TestUncheckedAuthorsAreTold: the status of the account says so while no webhook checks the rights
+// of its authors.
 func TestUncheckedAuthorsAreTold(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -10,8 +10,8 @@ import (
 )
 
 // TestSlowNamespace: accounts of one namespace whose endpoints do not answer take no more than its
-// share of the places. Further ones ask again, those of others are read, and there is room again as
-// soon as one has ended.
+// share of the places. Further ones ask again, accounts of other namespaces are read, and there is
+// room again as soon as one has ended.
 func TestSlowNamespace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
-// balancerNIC is an interface of a load balancer; forgedNIC is an interface that somebody has made
-// who says that it is one.
+// balancerNIC is an interface of a load balancer; forgedNIC is an interface that somebody has made,
+// with the description of one.
 const (
 	balancerNIC = "eni-0000000000000ba1a"
 	forgedNIC   = "eni-0000000000000f09e"

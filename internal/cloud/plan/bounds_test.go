@@ -19,7 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
-// azureLimits are those of an Azure subscription.
+// azureLimits are the limits of an Azure subscription.
 var azureLimits = cloud.Limits{RulesPerGroup: azurelower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: 3000, TagsPerResource: 50, WholeGroups: true, Excepts: true}
 
 // TestBoundsAreBelowTheRules: what a cloud's bound counts of a random permit, of blocks and of

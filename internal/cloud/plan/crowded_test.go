@@ -24,8 +24,8 @@ func crowdedEstate(free int) *estate {
 	return e
 }
 
-// What there is no group for is refused policy by policy, those of the lowest precedence first, and
-// the rest is realized.
+// What there is no group for is refused policy by policy, the lowest precedence first, and the rest
+// is realized.
 func TestTooFewGroups(t *testing.T) {
 	for free := range 4 {
 		e := crowdedEstate(free)
@@ -191,7 +191,7 @@ func TestEnoughGroups(t *testing.T) {
 }
 
 // TestMoreClassesThanGroups: 2,600 VMs that are all treated differently need more groups than a
-// region of AWS has by default. Who does without is decided once, whatever plan comes next.
+// region of AWS has by default. The VMs without a group are chosen once, whatever plan comes next.
 func TestMoreClassesThanGroups(t *testing.T) {
 	t.Parallel()
 	in, f := ring(2600, 2600)

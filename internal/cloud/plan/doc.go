@@ -34,8 +34,8 @@
 // web, app and db have a security group each, which lets SSH in and everything out. Policy p0 lets
 // app reach web on port 80, and policy p1 lets web reach db on port 5432.
 //
-// Package intent reads what applies to which VM. Sets of addresses are those of addrset, services
-// and what is allowed of them those of flow, and what security groups mean is in model:
+// Package intent reads what applies to which VM. Sets of addresses are in addrset, services and
+// what is allowed of them in flow, and what security groups mean is in model:
 //
 //	web: p0 allows ingress of [tcp 80] with members of app
 //	db: p1 allows ingress of [tcp 5432] with members of web

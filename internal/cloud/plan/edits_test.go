@@ -98,7 +98,7 @@ func TestBridgesAreTemporary(t *testing.T) {
 // TestEditsOfSplitAndMerge: a policy that selects a part of a class moves the smaller part of it,
 // and nobody else; when it goes, the same interfaces move back.
 func TestEditsOfSplitAndMerge(t *testing.T) {
-	for _, fromRole := range []int{-1, 0, 4} { // whom the further policy admits: an address, the own role, another one
+	for _, fromRole := range []int{-1, 0, 4} { // what the further policy admits: an address, the own role, another one
 		in, f := bigInput(100, byRole)
 		for i := range f.snap.Groups {
 			f.snap.Groups[i].Rules = []cloud.Rule{anyEgress, fromVPC}

@@ -126,9 +126,9 @@ func tenants(n int) (plan.Input, *fakeCloud) {
 	return in, f
 }
 
-// TestWorkOfOneTenant: whoever tells apart so many kinds of VMs that a plan takes too much work has
-// policies refused, those that come last first; nobody else notices. What is refused is the same in
-// every round, and what is in force is not given up for it.
+// TestWorkOfOneTenant: a tenant that distinguishes so many kinds of VMs that a plan takes too much
+// work has policies refused, those that come last first; nobody else notices. What is refused is
+// the same in every round, and what is in force is not given up for it.
 func TestWorkOfOneTenant(t *testing.T) {
 	const n = 6
 	in, f := tenants(n)

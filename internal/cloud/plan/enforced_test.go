@@ -42,7 +42,7 @@ func TestNeverInForce(t *testing.T) {
 	}
 }
 
-// TestInForceEarlier: what was in force stays so in its last form, whoever else changes, and from
+// TestInForceEarlier: what was in force stays so in its last form, whatever else changes, and from
 // then on as well.
 func TestInForceEarlier(t *testing.T) {
 	e := small()

@@ -12,7 +12,7 @@ import (
 )
 
 // crowd is an account of so many VMs, each in a class of its own, with small quotas: the first VM
-// may have fewer rules than it has peers. isMember tells who is in the last set, which the first VM
+// may have fewer rules than it has peers. isMember has the VMs of the last set, which the first VM
 // shall admit.
 func crowd(vms, rulesPerGroup int, isMember func(vm int) bool) (plan.Input, *fakeCloud) {
 	in, f := labelledInput(vms, vms+1, func(vm, k int) bool { return vm == k || k == vms && isMember(vm) })
@@ -119,9 +119,9 @@ func TestManyScatteredPeersAreRefused(t *testing.T) {
 	}
 }
 
-// Whom a plan could not give a policy is not frozen for its sake by the next one, although it is
-// not known then that the policy was never in force: a policy that is left out makes room for two
-// peers to be one class, and what this led to is not undone.
+// A VM that a plan could not give a policy is not frozen for its sake by the next one, although it
+// is not known then that the policy was never in force: a policy that is left out makes room for
+// two peers to be one class, and what this led to is not undone.
 func TestWhatWasLeftOutStaysLeftOut(t *testing.T) {
 	udp := cloud.NewMatch(cloud.UDP, 0, 0xffff)
 	e := estate{

@@ -102,9 +102,9 @@ func TestInterfaceAsPeer(t *testing.T) {
 	}
 }
 
-// TestInterfaceWithOwner: a policy on an interface that belongs to somebody else is refused and
-// says to whom, and nothing changes there for its sake: a selected VM, a service of the cloud,
-// another account.
+// TestInterfaceWithOwner: a policy on an interface that belongs to somebody else is refused, the
+// refusal names the owner, and nothing changes there for its sake: a selected VM, a service of the
+// cloud, another account.
 func TestInterfaceWithOwner(t *testing.T) {
 	for want, change := range map[string]func(e *estate, f *fakeCloud){
 		"it is of the virtual machine " + vmID(2) + ", which is selected": func(e *estate, _ *fakeCloud) { e.VMs[2].Selected = true },
@@ -127,7 +127,7 @@ func TestInterfaceWithOwner(t *testing.T) {
 	}
 }
 
-// TestInterfaceModes: modes of interfaces are obeyed as those of VMs.
+// TestInterfaceModes: modes of interfaces are obeyed as modes of VMs.
 func TestInterfaceModes(t *testing.T) {
 	e := withInterfaces()
 	f := e.cloud()

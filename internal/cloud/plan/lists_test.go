@@ -28,9 +28,9 @@ func longLists(vms, policies int) (plan.Input, *fakeCloud) {
 	return in, f
 }
 
-// Long lists are refused policy by policy, those of the highest precedence that fit being realized,
-// by an amount of work that grows with the lists and not with their square: Stop is asked once for
-// every part of it.
+// Long lists are refused policy by policy; the policies of the highest precedence that fit are
+// realized, by an amount of work that grows with the lists and not with their square: Stop is asked
+// once for every part of it.
 func TestLongListsAreRefusedQuickly(t *testing.T) {
 	t.Parallel()
 	work := map[int]int{}

@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// meddle is what somebody does who knows nothing of us: he gives groups of others new rules, and
-// puts interfaces under control into some of these groups.
+// meddle changes the cloud by hand: it gives groups of others new rules, and puts interfaces under
+// control into some of these groups.
 func (e *estate) meddle(f *fakeCloud, r *rand.Rand, drifted map[int]bool) error {
 	for i := range e.Groups {
 		if r.IntN(2) == 0 {

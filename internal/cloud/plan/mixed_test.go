@@ -30,7 +30,7 @@ type estateExtras struct {
 	Crowded bool
 	// Sealed has records of former groups signed.
 	Sealed bool
-	// Follows are groups whose owner lets rules be added for those who depend on others.
+	// Follows are groups whose owner lets rules be added for dependents of other groups.
 	Follows []int
 	// Meddled has somebody change groups and put interfaces into them much more often.
 	Meddled bool `json:",omitempty"`

@@ -91,7 +91,7 @@ func writes(p plan.Plan) bool {
 	return slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Op.Kind != cloud.OpTag && s.Op.Kind != cloud.OpUntag })
 }
 
-// settled gives the groups of the forecast for a policy set IDs like those of a cloud, so that the
+// settled gives the groups of the forecast for a policy set IDs as a cloud gives them, so that the
 // next plan begins as it would there.
 func settled(s *cloud.Snapshot, set int) string {
 	ids := map[string]string{}

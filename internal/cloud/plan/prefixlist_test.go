@@ -13,7 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
-// listKind is who keeps a prefix list, and how much a reference to it counts.
+// listKind is the owner of a prefix list, and how much a reference to it counts.
 type listKind struct {
 	Cloud  bool
 	Weight int

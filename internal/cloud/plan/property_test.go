@@ -75,8 +75,8 @@ func failed(t *testing.T, e *estate, seed uint64, err error, play func(*estate) 
 
 type stats struct {
 	Phases, Ops, Rounds, Exact, WithRefusals, Flows, Restarts, Mirrored, Outside, SecondRegion int
-	// Replaced are rules turned into others in place, Full those of them in groups that have no
-	// room for both forms.
+	// Replaced are rules turned into others in place, Full such rules in groups that have no room
+	// for both forms.
 	Replaced, Full int
 	// Together are interfaces that are tagged with others by one call.
 	Together int
@@ -729,7 +729,7 @@ func blockedByRules(r *plan.Result) bool {
 // only, also because something was given back at first for want of groups.
 func (p *phase) depends() bool { return kept(p.result) || p.Crowded && kept(p.first) }
 
-// forGroups reports whether something is refused for want of groups: who has one keeps it.
+// forGroups reports whether something is refused for want of groups: a class that has one keeps it.
 func forGroups(r plan.Refusal) bool { return r.Why.Is(reason.GroupsShort) }
 
 // shape describes the classes without the names of their groups and without the distribution of

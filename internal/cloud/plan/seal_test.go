@@ -141,8 +141,8 @@ func TestCallsForSignatures(t *testing.T) {
 	t.Logf("%d calls for tags with signatures, %d without", after, before)
 }
 
-// forgeries are what somebody who may write tags may do to the record of the first interface of
-// small, which holds a group of ours.
+// forgeries are what a user with the right to write tags may do to the record of the first
+// interface of small, which holds a group of ours.
 var forgeries = map[string]func(f *fakeCloud, n *cloud.Interface){
 	"another group":         func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] = groupID(3) },
 	"one more group":        func(_ *fakeCloud, n *cloud.Interface) { n.Tags[cloud.TagFormer] += " " + groupID(3) },
@@ -182,8 +182,8 @@ func bothGuarded() *estate {
 }
 
 // TestForgedRecord: after a restart nothing is given back by a record that somebody else wrote,
-// whatever asks for it; what is held stays as it is; and it is said. What somebody who may says is
-// given back.
+// whatever asks for it; what is held stays as it is; and it is said. What an authorised user names
+// is given back.
 func TestForgedRecord(t *testing.T) {
 	for name, forge := range forgeries {
 		for _, asks := range []string{"policies gone", string(plan.Released), string(plan.BreakGlass), "deselected", "account deleted"} {
@@ -598,7 +598,7 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 					continue // other ICMP types may be told where all protocols are allowed
 				}
 				if is == wanted && stuck {
-					continue // it was blocked before, and whoever is stopped now no longer stops it
+					continue // it was blocked before, and the interface that is stopped now no longer stops it
 				}
 				// What is asked of the interfaces of a VM together may fit when one is left out.
 				if fits && is == flows[k].verdict(func(nic int, d cloud.Direction, r remote, p packet) bool {

@@ -317,7 +317,7 @@ func TestClassesSwapGroups(t *testing.T) {
 			}
 		}
 		if !strings.HasSuffix(s.Op.Reason, "forced by the annotation nephele.io/force="+word+", set by kubectl-annotate") {
-			t.Errorf("the record does not say who: %q", s.Op.Reason)
+			t.Errorf("the record does not name the policy: %q", s.Op.Reason)
 		}
 	}
 	if res := settle(t, e, f, forced); len(res.Refusals) > 0 {

@@ -40,7 +40,7 @@ func (l *lab) forge(name string, tags aws.Tags) string {
 	return g.ID
 }
 
-// ownTags are those of a group of ours.
+// ownTags are the tags of a group of ours.
 func ownTags() aws.Tags {
 	return aws.Tags{cloud.TagCluster: labCluster, cloud.TagKind: cloud.KindClass, cloud.TagAccount: labAccount, cloud.TagClass: "deadbeef"}
 }

@@ -107,7 +107,7 @@ func TestAzureFaults(t *testing.T) {
 	}
 }
 
-// azureStories are the histories of AWS but for those of another estate, about rules that name
+// azureStories are the histories of AWS but for stories of another estate, about rules that name
 // groups, of several regions, or stopped in the middle by the simulator of AWS.
 func azureStories() (out []story) {
 	for _, s := range stories() {

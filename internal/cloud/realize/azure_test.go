@@ -238,7 +238,7 @@ func (l *azureLab) actual() verdicts {
 }
 
 // wanted is what the policies in the engine mean, by its own evaluator, with the groups that the
-// VMs had at first and those of subnets.
+// VMs had at first and the groups of subnets.
 func (l *azureLab) wanted() verdicts {
 	e := evaluate.New(l.engine.Listing())
 	out := verdicts{}
@@ -509,7 +509,7 @@ func TestAzureDrift(t *testing.T) {
 		"an interface freed": {"networkinterfaces/web-2-nic", func(p map[string]any) { delete(p, "networkSecurityGroup") }},
 		"an interface unnamed": {"networkinterfaces/web-1-nic", func(p map[string]any) {
 			at := p["ipConfigurations"].([]any)[0].(map[string]any)["properties"].(map[string]any)
-			// Those of others are not ours to give back.
+			// Groups of others are not ours to give back.
 			at["applicationSecurityGroups"] = slices.DeleteFunc(at["applicationSecurityGroups"].([]any), func(g any) bool {
 				return strings.Contains(strings.ToLower(g.(map[string]any)["id"].(string)), "/nephele-")
 			})

@@ -129,10 +129,11 @@ func TestOneInterfaceIsDenied(t *testing.T) {
 	}
 }
 
-// TestDependentsOfARefusedInterfaceWait: those whose own groups name the group of an interface that
-// the cloud refuses to give back would lose their flows with it. They stay under control, without
-// the policies that are gone, say whom they wait for and why, and go with it. That the account is
-// deleted changes nothing about that: its end waits for the refused interface anyway.
+// TestDependentsOfARefusedInterfaceWait: interfaces whose own groups name the group of an interface
+// that the cloud refuses to give back would lose their flows with it. They stay under control,
+// without the policies that are gone, their status names what they wait for and why, and they go
+// with it. Deleting the account changes nothing about that: its end waits for the refused interface
+// anyway.
 func TestDependentsOfARefusedInterfaceWait(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*lab){
@@ -154,7 +155,7 @@ func TestDependentsOfARefusedInterfaceWait(t *testing.T) {
 			w.expect(old, l.wanted())
 			defer l.server.World().OnMutation(w.look)()
 			dependents := []string{"web-1", "web-2", "db-1"}
-			l.until("they say whom they wait for, and why", func() bool {
+			l.until("they name what they wait for, and why", func() bool {
 				r, _ := l.realizer.Report(labAccount)
 				return r.Result != nil && r.Result.Plan.Empty() && !slices.ContainsFunc(dependents, func(vm string) bool {
 					return !slices.ContainsFunc(r.Result.Notes, func(n plan.Note) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
-// fault disturbs calls of the realizer, not those of the inventory.
+// fault disturbs calls of the realizer, not of the inventory.
 func (l *lab) fault(f ec2.Fault) int {
 	f.Match = func(ec2.Call) bool { return !l.accounts.reading.Load() }
 	f.Action = cmp.Or(f.Action, "*")

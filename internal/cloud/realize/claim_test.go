@@ -36,8 +36,8 @@ func (r *rival) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string, 
 	return id, err
 }
 
-// TestClaimRace: whoever of two controllers claims last has the network, and the other one has done
-// nothing but claim it.
+// TestClaimRace: of two controllers the one that claims last has the network, and the other one has
+// done nothing but claim it.
 func TestClaimRace(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]bool{"the other one claims just before us": false, "the other one claims just after us": true} {

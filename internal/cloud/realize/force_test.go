@@ -62,7 +62,7 @@ func (l *lab) forWord() (word string, nics []string, said string) {
 // that stay, nor for one that comes to the guarded at the same time. The realizer says with which
 // word it goes on and what that cuts, and waits: also with the word of another plan, with the right
 // one while the brake holds what it would do, and with that confirmed and not forced. With both
-// words it goes on closing first, and the record of changes names the word and who gave it.
+// words it goes on closing first, and the record of changes names the word and its author.
 func TestForce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{estate: "testdata/seven.yaml"})

@@ -171,7 +171,7 @@ func stories() []story {
 			{name: "enforced", modes: map[string]plan.Mode{}},
 			{name: "only planned for again", modes: all(plan.Planned)},
 			{name: "edited meanwhile", do: func(l *lab) { l.engine.PutPolicy(webInEdited()) }},
-			// Who is released has nobody under control in his own groups' rules; see
+			// A released interface has no interface under control in its own groups' rules; see
 			// docs/decisions/0003-dependents.md for the others.
 			{name: "two released, two enforced", modes: map[string]plan.Mode{"web-1": plan.Released, "ops-1": plan.Released}},
 			{name: "the glass of the others broken", modes: map[string]plan.Mode{

@@ -51,7 +51,7 @@ const (
 	labPause     = 2 * time.Second
 )
 
-// diary notes who changed the cloud, and when by the clock on the wall.
+// diary notes which instance changed the cloud, and when by the clock on the wall.
 type diary struct {
 	mu      sync.Mutex
 	entries []entry
@@ -157,7 +157,7 @@ type twin struct {
 	diary  *diary
 	starts int
 	body   *body
-	// bare instances have no marks at all, as those of former versions.
+	// bare instances have no marks at all, as former versions had none.
 	bare bool
 	log  *protocol
 }

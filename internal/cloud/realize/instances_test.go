@@ -84,7 +84,8 @@ func TestCopyOfTheCluster(t *testing.T) {
 		t.Errorf("the original has written: %+v", w)
 	}
 
-	// Restarts change nothing about who has stopped; the word of yesterday does nothing.
+	// Restarts change nothing about the instance that has stopped, and yesterday's annotation does
+	// nothing.
 	first.halt()
 	first.restart()
 	first.stopsFor("copy1")
@@ -339,7 +340,7 @@ func tagKeysOnly(t *testing.T, keys ...string) *iam.Policy {
 	return p
 }
 
-// TestMarkingIsRefused: whoever has given rights by hand, to the tags that there were, has his
+// TestMarkingIsRefused: with rights that were given by hand, to the former tags, an account has its
 // policies enforced and given back, and is told.
 func TestMarkingIsRefused(t *testing.T) {
 	t.Parallel()
@@ -352,7 +353,7 @@ func TestMarkingIsRefused(t *testing.T) {
 	if is := first.sole(); !is.Unmarked || first.mark() != "" || !strings.Contains(is.Text(labAccount), "policies are enforced, but another instance") {
 		t.Errorf("%+v, mark %q", is, first.mark())
 	}
-	// He who has the right is seen.
+	// The instance with the right is seen.
 	if err := first.region(home).CreateTags([]string{homeVPC}, tagOf(tenure.Mark{Epoch: "somebody", Sequence: 1}.String())); err != nil {
 		t.Fatal(err)
 	}
@@ -377,8 +378,8 @@ func TestMarkingIsRefused(t *testing.T) {
 	}
 }
 
-// TestRecordIsRefused: whoever has not given the right to the record has his policies enforced all
-// the same; the next start waits until marks stand still.
+// TestRecordIsRefused: without the right to the record an account has its policies enforced all the
+// same; the next start waits until marks stand still.
 func TestRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	first, _ := newTwins(t, labConfig{})

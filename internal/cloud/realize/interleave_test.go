@@ -15,8 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
-// schedule is an order of the first calls of two controllers that both want a network: who is next,
-// 0 or 1.
+// schedule is an order of the first calls of two controllers that both want a network: the number
+// of the next one, 0 or 1.
 type schedule struct {
 	turns []int
 	// slow is true if one of them takes longer from reading to claiming than the other one

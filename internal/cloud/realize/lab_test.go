@@ -56,8 +56,8 @@ const (
 	labCluster   = "11111111-2222-3333-4444-555555555555"
 	home, away   = "eu-west-1", "us-east-1"
 	homeVPC      = "vpc-00000001"
-	// patience is for machines that are busy with other things: who waits in vain has found a
-	// mistake, however long it takes.
+	// patience is for machines that are busy with other things: waiting in vain shows a mistake,
+	// however long it takes.
 	patience = 3 * time.Minute
 )
 

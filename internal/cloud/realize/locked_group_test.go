@@ -33,8 +33,8 @@ func insideAnd(role string) policy.Policy {
 }
 
 // TestOneGroupIsDenied: where the cloud refuses every change of a group of ours, its interfaces
-// stay as they are, who moves to a group that its rules would have to name waits, and everything
-// else goes on. What is refused is asked again after pauses that grow.
+// stay as they are, interfaces that would move to a group that its rules would have to name wait,
+// and everything else goes on. The refused call is repeated after growing pauses.
 func TestOneGroupIsDenied(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -65,7 +65,7 @@ func TestOneGroupIsDenied(t *testing.T) {
 		x, found := l.policyOn("db-1", "inside")
 		return found && !x.Realized && strings.Contains(x.Message, "an explicit deny")
 	})
-	l.until("who moves says for whom it waits", func() bool {
+	l.until("the moving interface names what it waits for", func() bool {
 		x, found := l.policyOn("web-1", "special")
 		return found && !x.Realized && strings.Contains(x.Message, l.vms["db-1"].nic)
 	})

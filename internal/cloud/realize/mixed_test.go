@@ -77,7 +77,7 @@ type mixedLab struct {
 func newMixedLab(t *testing.T) *mixedLab {
 	t.Helper()
 	l := &mixedLab{T: t, aws: newLab(t, labConfig{estate: "testdata/west.yaml"}), az: newAzureLab(t, azureConfig{account: "azure"}), native: map[crossing]bool{}}
-	// The engine and the store of the first one are those of both.
+	// Both use the engine and the store of the first one.
 	l.az.engine, l.az.store = l.aws.engine, l.aws.store
 	for name := range l.az.vms {
 		l.az.putEntity(name)
@@ -276,7 +276,7 @@ func randomPolicy(r *rand.Rand, i int) policy.Policy {
 
 // TestMixedWorlds lives random histories of an account of AWS and one of Azure under one realizer:
 // policies are about VMs of both, and each is a peer to the other by its addresses. After every
-// event both simulators' verdicts are those of the evaluator, after every call they are between the
+// event both simulators give the verdicts of the evaluator, after every call they are between the
 // two, and in the end both clouds are as they were.
 func TestMixedWorlds(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ func (l *lab) setModes(m plan.Mode, names ...string) {
 	})
 }
 
-// TestModesOfALife takes VMs through all modes, in the order of somebody who is careful, and back.
+// TestModesOfALife takes VMs through all modes, in a careful order, and back.
 func TestModesOfALife(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -122,8 +122,8 @@ func TestPlannedMidway(t *testing.T) {
 	}
 }
 
-// TestBreakGlassBeforeAll: who is to be released waits neither for waves nor for what has to be
-// claimed first.
+// TestBreakGlassBeforeAll: an interface to be released waits neither for waves nor for what has to
+// be claimed first.
 func TestBreakGlassBeforeAll(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{maxPerWave: 1})
@@ -149,8 +149,8 @@ func TestBreakGlassBeforeAll(t *testing.T) {
 	}
 }
 
-// TestBreakGlassWhileThrottled: an operation that the cloud throttles for ever makes nobody wait
-// who is to be released.
+// TestBreakGlassWhileThrottled: an operation that the cloud throttles for ever delays no interface
+// that is to be released.
 func TestBreakGlassWhileThrottled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})

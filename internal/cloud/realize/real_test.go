@@ -341,8 +341,8 @@ func asIs() []policy.Policy {
 }
 
 // TestRealAccountsAsIs takes published accounts over by policies that change nothing: no verdict
-// changes, at no call; who cannot be taken over without cutting others is refused and named; and in
-// the end everything is as it was.
+// changes, at no call; interfaces that cannot be taken over without cutting others are refused and
+// named; and in the end everything is as it was.
 func TestRealAccountsAsIs(t *testing.T) {
 	t.Parallel()
 	for _, path := range realPaths {
@@ -394,7 +394,7 @@ func TestRealAccountsCycle(t *testing.T) {
 			a := newRealAccount(t, path)
 			before := a.holdings()
 			a.begin()
-			// Who is refused when all are taken over without a change of meaning is
+			// An interface that is refused when all are taken over without a change of meaning is
 			// refused with every policy; see docs/decisions/0003-dependents.md.
 			a.engine.PutPolicy(asIs()[0])
 			_, refused := a.change("as it is", nil)

@@ -333,8 +333,8 @@ func TestServicesUnreadSinceTheStart(t *testing.T) {
 	}
 }
 
-// TestServiceForged: whoever may write tags of a service cannot choose what it is given back: a
-// record that he rewrites, or plants before the take-over, is not believed.
+// TestServiceForged: a user with the right to write tags of a service cannot choose what it is
+// given back: a record that he rewrites, or plants before the take-over, is not believed.
 func TestServiceForged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{services: []string{"front", "orders"}})

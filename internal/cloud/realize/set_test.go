@@ -135,8 +135,8 @@ func (m *setMember) next(s *clusterSet, asked map[string]wire.Told) *wire.Down {
 	return m.out.Next(s.hub, outbox.Wanted{Policies: s.wanted, Asked: asked})
 }
 
-// admits compares who reaches the database of a member with who is to, by the packets of its
-// account.
+// admits compares the sources that reach the database of a member with the wanted ones, by the
+// packets of its account.
 func (m *setMember) admits(what string, want map[string]bool) {
 	m.Helper()
 	for _, from := range slices.Sorted(maps.Keys(want)) {

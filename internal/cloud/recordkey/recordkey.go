@@ -39,9 +39,9 @@ const (
 	// recordKeyData is the current key, random bytes.
 	recordKeyData = "key"
 	// signedData names, one in a line, the accounts of which all records are signed with the
-	// current key, strictData those of which all are signed with some key of the list. The first
-	// line of each names the current key: if that is another one, the accounts below are no more
-	// than names.
+	// current key, strictData the accounts of which all records are signed with some key of the
+	// list. The first line of each names the current key: if that is another one, the accounts
+	// below are no more than names.
 	signedData = "signed"
 	strictData = "signed-before"
 )

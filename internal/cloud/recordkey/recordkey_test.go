@@ -146,7 +146,7 @@ func TestRecordKeyReplaced(t *testing.T) {
 	}
 }
 
-// TestRecordKeyDeletedMeanwhile: who still has the key writes the Secret again.
+// TestRecordKeyDeletedMeanwhile: a process that still has the key writes the Secret again.
 func TestRecordKeyDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	v := newStrongbox(t)
@@ -215,7 +215,7 @@ func TestRecordKeyErrors(t *testing.T) {
 	})
 	v.lenient()
 	if !bytes.Equal(v.ring[0].Material, other.Data[recordKeyData]) {
-		t.Error("not the key of who was first")
+		t.Error("not the key of the first process")
 	}
 	v = newStrongbox(t)
 	v.Key.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{

@@ -114,7 +114,7 @@ func TestComputeAgented(t *testing.T) {
 	if want := convert.EntityOfExternalNode(n).Name; ref.Agent != "a/virtualmachine-i-1" || ref.AgentEntity != want {
 		t.Errorf("%+v, the entity of the node is %s", ref, want)
 	}
-	// Who has no say, or is not the only one, hands nothing over.
+	// A selector without a grant, or one of several, hands nothing over.
 	if !strings.Contains(ref.AgentDenied, "releaseNamespaces") {
 		t.Errorf("denied: %q", ref.AgentDenied)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// TestFrontIsNoInterface: what stands for a front end of a service is selected by nobody who asks
-// for interfaces.
+// TestFrontIsNoInterface: no selector of interfaces selects what represents a front end of a
+// service.
 func TestFrontIsNoInterface(t *testing.T) {
 	n := cloud.Interface{ID: "/balancers/a/frontends/b", NetworkID: "vnet-1", Managed: true, Tags: map[string]string{"env": "prod"}}
 	for what, e := range map[string]v1alpha1.NetworkInterfaceSelector{

@@ -12,7 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// TestModes: who decides what may be done to a VM.
+// TestModes: which setting decides what may be done to a VM.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	all := v1alpha1.VirtualMachineSelector{VpcMatch: &v1alpha1.EntityMatch{MatchID: "vpc-1"}}

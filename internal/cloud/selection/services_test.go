@@ -45,7 +45,7 @@ func TestSelectService(t *testing.T) {
 }
 
 // TestKeptServices: a service whose API cannot be read since the start is known by its object, as
-// far as its interfaces are still those of a service; what they have of addresses is what counts.
+// far as its interfaces still belong to a service; what they have of addresses is what counts.
 func TestKeptServices(t *testing.T) {
 	object := &v1alpha1.CloudNativeService{Status: v1alpha1.CloudNativeServiceStatus{
 		ImportedStatus: v1alpha1.ImportedStatus{CloudId: "arn:orders", CloudName: "orders", Region: oregon, CloudVpcId: "vpc-1"},

@@ -317,8 +317,8 @@ func each(t *testing.T, one func(*rand.Rand) string) {
 // copies, restored backups, clocks that show anything and run a little differently, lost and slow
 // calls, and processes that stand still: no two of them may write for longer than a heartbeat and
 // the calls on their way; and not at all where calls are neither lost nor slow and no process
-// stands still. Then all is quiet, and whoever is left alone goes on, if his cluster was stopped
-// when he is told to.
+// stands still. Then all is quiet, and an instance that is left alone goes on, if its cluster was
+// stopped when he is told to.
 func TestNeverTwo(t *testing.T) {
 	t.Parallel()
 	each(t, func(random *rand.Rand) string {

@@ -101,8 +101,8 @@ func (h *Hub) grant(m *member) {
 }
 
 // tooBroad says why a group of so many members is refused; "" if it is not. given says that the
-// member has it from this hub, claims that it says it has it from a former one. members are those
-// of its other groups, claimed those of other groups that it claims.
+// member has it from this hub, claims that it says it has it from a former one. members are the
+// members of its other groups, claimed the members of other groups that it claims.
 func tooBroad(given, claims bool, size, members, claimed int) string {
 	switch {
 	case given:

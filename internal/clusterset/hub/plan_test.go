@@ -84,8 +84,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestTooBroad: a policy whose peer is too broad is not sent to those who do not have it, and does
-// not vanish for those who may.
+// TestTooBroad: a policy whose peer is too broad is not sent to members that do not have it, and
+// does not vanish for members that may.
 func TestTooBroad(t *testing.T) {
 	in := inputsOf(acnp("all", "{}"))
 	in.policies[0].Status.Clusters = []v1beta1.ClusterRealization{{Name: "east", ObservedGeneration: 2}}

@@ -80,7 +80,7 @@ func TestPut(t *testing.T) {
 		t.Errorf("%+v %+v", written, copied)
 	}
 	if made.Labels[cloudv1.LabelTierUse] != "required" {
-		t.Error("who writes policies here may write some before those of the hub")
+		t.Error("authors of policies here may write some before the policies of the hub")
 	}
 	// What the hub takes back goes, but not before it has told all.
 	if _, err := m.prune(t.Context()); err != nil || m.Client.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &written) != nil {

@@ -119,9 +119,9 @@ func (f *foreign) addresses() string {
 }
 
 // TestForeign: a member whose policies an Antrea Controller computes has a policy of the hub as one
-// without scope, and who of other clusters is in its peers as ExternalEntities, which are there
-// before the policy. An edit is undone, what the hub takes back goes, and other Namespaces of that
-// name are not touched.
+// without scope, and the members of its peers in other clusters as ExternalEntities, which are
+// there before the policy. An edit is undone, what the hub takes back goes, and other Namespaces of
+// that name are not touched.
 func TestForeign(t *testing.T) {
 	f, g := newForeign(t), remoteGroup(t)
 	p := received("ClusterNetworkPolicy.crd.antrea.io", scopedPolicy)
@@ -179,7 +179,8 @@ func TestForeign(t *testing.T) {
 }
 
 // TestForeignKeeps: what there is stays until the hub has told all, also with a record that is
-// older than what was written. While it cannot be written who is in its peers, a new policy waits.
+// older than what was written. While the members of its peers cannot be written, a new policy
+// waits.
 func TestForeignKeeps(t *testing.T) {
 	g := remoteGroup(t)
 	p := received("ClusterNetworkPolicy.crd.antrea.io", scopedPolicy)

@@ -70,7 +70,7 @@ func newMember(t *testing.T, r *rand.Rand) *member {
 	return m
 }
 
-// selector selects by labels of workloads, or also by those of the set.
+// selector selects by labels of workloads, or also by labels of the set.
 func (m *member) selector(set bool) *metav1.LabelSelector {
 	s := &metav1.LabelSelector{}
 	require := func(key string, op metav1.LabelSelectorOperator, values ...string) {
@@ -208,7 +208,7 @@ func (m *member) enforce(n int) {
 	m.foreign.PutPolicy(q)
 }
 
-// change changes who is in remote groups.
+// change changes the members of remote groups.
 func (m *member) change() {
 	if len(m.groups) == 0 {
 		return
@@ -249,8 +249,8 @@ func (m *member) take() {
 	}
 }
 
-// write does up to n of the writes that are due, and reports whether all are done. Nobody who was
-// there and is to be there is missing in between.
+// write does up to n of the writes that are due, and reports whether all are done. No member that
+// was there and is to be there is missing in between.
 func (m *member) write(n int, losses bool) bool {
 	before := m.holds()
 	steps := m.entities.Steps(losses)
@@ -376,7 +376,7 @@ func meaning(e *compute.Engine) map[string][]string {
 
 // TestPlainIsNative: what an engine computes that knows nothing of a set, from the objects that are
 // written for it, is what our own member computes: the same policies with the same rules, members
-// and ports, in random worlds with writes that are cut off and restarts in between. Nobody who
+// and ports, in random worlds with writes that are cut off and restarts in between. No member that
 // stays is missing meanwhile, and edits by others are undone.
 func TestPlainIsNative(t *testing.T) {
 	compared, remotes := 0, 0

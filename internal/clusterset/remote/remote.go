@@ -356,7 +356,7 @@ func (b *Book) Sync(s *wire.Sync, groups []string, sent map[string]map[string]bo
 }
 
 // Told takes over that all parts of one group have been told: parts that were not sent are empty,
-// but for those of clusters that were not heard of.
+// but for members in clusters that have not reported.
 func (b *Book) Told(group string, unheard []string, sent map[string]bool) {
 	b.Know(group)
 	for cluster := range b.groups[group] {
@@ -440,7 +440,7 @@ func (b *Book) Take() (Change, []string) {
 		out.Put = append(out.Put, b.entity(at))
 	}
 	groups := slices.Sorted(maps.Keys(b.changed))
-	// New ones, because those of a listing are large.
+	// New ones, because the objects of a listing are large.
 	b.touched, b.changed = map[string]struct{}{}, map[string]struct{}{}
 	return out, groups
 }

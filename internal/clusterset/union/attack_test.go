@@ -140,8 +140,8 @@ func TestWiderBounds(t *testing.T) {
 	}
 }
 
-// TestLabelSetsAreBounded: who gives the same number to other labels again and again gets no more
-// sets of labels than he may have, and loses none that he uses.
+// TestLabelSetsAreBounded: a member that gives the same number to other labels again and again gets
+// no more sets of labels than its quota, and loses none that it uses.
 func TestLabelSetsAreBounded(t *testing.T) {
 	u, few := New(), int32(3)
 	east := made("east", "10.1.0.0/16")

@@ -144,7 +144,7 @@ type Entity struct {
 
 // Realization is how far a policy of the hub is realized in a member.
 type Realization struct {
-	// UID and Generation are those of the policy in the hub.
+	// UID and Generation are the policy's in the hub.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
 	// Phase and Message are its status in the member, Reason why it is not there. The phase of a

@@ -112,7 +112,7 @@ func uidsOf(o *input.Objects) func(analysis.Policy) string {
 	return func(p analysis.Policy) string { return uids[p] }
 }
 
-// addressesOf are those of the interfaces of an account, and these by ID and MAC address.
+// addressesOf are the addresses of the interfaces of an account, and these by ID and MAC address.
 func addressesOf(c *explain.Computation, account string) (addresses map[string][]netip.Addr, own map[string]bool) {
 	addresses, own = map[string][]netip.Addr{}, map[string]bool{}
 	for _, a := range c.Objects.Observed {

@@ -49,7 +49,7 @@ func TestListenForHosts(t *testing.T) {
 	}
 }
 
-// TestListenWhileAnotherLeads: who calls is hung up on before this process leads, and heard then.
+// TestListenWhileAnotherLeads: callers are cut off before this process leads, and answered then.
 func TestListenWhileAnotherLeads(t *testing.T) {
 	leads := make(chan struct{})
 	l, err := On(t.Context(), "127.0.0.1:0", true, leads)

@@ -23,7 +23,7 @@ func TestObjectsHoldEveryKind(t *testing.T) {
 		t.Errorf("Objects have %d lists of objects, and lists() %d", fields, lists)
 	}
 	for _, k := range kinds.All() {
-		// EndpointSlices are read from manifests, or where whoever asks may read them.
+		// EndpointSlices are read from manifests, or where the caller may read them.
 		held := k.Is(kinds.Explained) || k.Kind == "EndpointSlice"
 		var in, over Objects
 		object := k.New()

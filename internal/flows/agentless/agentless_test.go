@@ -29,16 +29,16 @@ func TestCertainty(t *testing.T) {
 		differs judge.Disagreement
 		want    string
 	}{
-		"certain":                  {0, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "Leaks"},
-		"cut":                      {0, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Cut, "Cut"},
-		"not seen to begin":        {0, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.MayBeOld, "MayBeOld"},
-		"agrees":                   {0, false, analysis.End{}, judge.Agrees, ""},
-		"another Pod has it now":   {0, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web-2"}, judge.Leaks, "MayBeOld"},
-		"nobody has it now":        {0, false, analysis.End{}, judge.Leaks, "MayBeOld"},
-		"cut, and another Pod":     {0, false, analysis.End{}, judge.Cut, ""},
-		"before the change":        {10 * time.Minute, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "MayBeOld"},
-		"cut before the change":    {10 * time.Minute, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Cut, ""},
-		"nothing shows who begins": {0, true, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "MayBeOld"},
+		"certain":                        {0, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "Leaks"},
+		"cut":                            {0, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Cut, "Cut"},
+		"not seen to begin":              {0, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.MayBeOld, "MayBeOld"},
+		"agrees":                         {0, false, analysis.End{}, judge.Agrees, ""},
+		"another Pod has it now":         {0, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web-2"}, judge.Leaks, "MayBeOld"},
+		"nobody has it now":              {0, false, analysis.End{}, judge.Leaks, "MayBeOld"},
+		"cut, and another Pod":           {0, false, analysis.End{}, judge.Cut, ""},
+		"before the change":              {10 * time.Minute, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "MayBeOld"},
+		"cut before the change":          {10 * time.Minute, false, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Cut, ""},
+		"nothing shows which end begins": {0, true, analysis.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "MayBeOld"},
 	} {
 		p := &Picture{Enforcer: "cloud/ops/a", Own: map[string]bool{"eni-1": true}, Owners: owners, Since: noon.Add(-10 * time.Minute), UID: func(x analysis.Policy) string { return "uid of " + x.Name }}
 		r := &flows.Row{Key: flows.Key{Minute: noon.Add(-c.ago), Interface: "eni-1", Direction: cloud.Ingress, Client: client, Server: server, Protocol: 6, Port: 22, Accepted: c.differs != judge.Cut, Guessed: c.guessed}, Connections: 3, Bytes: 7}

@@ -155,7 +155,7 @@ func write(w io.Writer, entries []*live.Entry) error {
 	return p.Close()
 }
 
-// files lists those of the folder, the newest first.
+// files lists the files of the folder, the newest first.
 func (a *Archive) files() ([]file, error) {
 	found, err := os.ReadDir(a.dir)
 	if err != nil {

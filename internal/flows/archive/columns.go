@@ -16,7 +16,7 @@ import (
 // This file reads files column by column, as they lie there, which takes half of the time that it
 // takes to make rows of all their values first.
 
-// maxInGroup is how many rows a group of a file has, and maxDecoded bounds those of one that is
+// maxInGroup is how many rows a group of a file has, and maxDecoded bounds the rows of one that is
 // held by columns, at about 220 bytes each. Three groups are held at most.
 const (
 	maxInGroup = 50_000

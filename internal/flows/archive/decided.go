@@ -103,7 +103,7 @@ func unpacked(text string) (list []decision, err error) {
 	return list, err
 }
 
-// sums reads those of a file. It reports false if it has none.
+// sums reads the sums of a file. It reports false if the file has none.
 func (f *file) sums() (list []decision, has bool, err error) {
 	defer func() { // the library panics at some files that are broken
 		if r := recover(); r != nil {

@@ -99,9 +99,9 @@ func place() Place {
 
 func own(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("10.0.0.1")} }
 
-// TestRounds writes files of every kind as time goes on, among them broken ones, those of others,
-// late ones and ones of the future, restarts now and then with what was kept, and wants every
-// connection of a good file counted once.
+// TestRounds writes files of every kind as time goes on, among them broken ones, files of other
+// writers, late ones and ones of the future, restarts now and then with what was kept, and wants
+// every connection of a good file counted once.
 func TestRounds(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -193,8 +193,8 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestManyFiles: a bucket with 10,000 files is read in rounds that have an end; who begins anew
-// reads what was written not long before, and nothing twice.
+// TestManyFiles: a bucket with 10,000 files is read in rounds that have an end; a reader that
+// begins anew reads what was written not long before, and nothing twice.
 func TestManyFiles(t *testing.T) {
 	b := &bucket{files: map[string]stored{}, opened: map[string]int{}, away: map[string]int{}}
 	content := file(owner, noon.Add(-time.Hour), 1024, 1)
@@ -281,7 +281,7 @@ func hourly(hour time.Time, minutes int, whole bool) []byte {
 }
 
 // TestGrowingFiles reads files of Azure that grow by the minute, over restarts: every connection
-// counts once, and so does every bad line; those of other subscriptions are not read.
+// counts once, and so does every bad line; files of other subscriptions are not read.
 func TestGrowingFiles(t *testing.T) {
 	b := &bucket{files: map[string]stored{}, opened: map[string]int{}, away: map[string]int{}}
 	p := Place{Bucket: cloud.Bucket{Name: "logs"}, Owner: "ab12-cd34", Azure: true}

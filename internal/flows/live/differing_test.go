@@ -44,7 +44,7 @@ func TestDisagreements(t *testing.T) {
 	want(begun.Add(11 * time.Minute))
 }
 
-// TestManyDisagreements: an enforcer that tells of very many leaves room for those of others, and
+// TestManyDisagreements: an enforcer that reports very many leaves room for reports of others, and
 // what is left out is counted.
 func TestManyDisagreements(t *testing.T) {
 	owners := NewOwners()

@@ -156,7 +156,7 @@ func TestSums(t *testing.T) {
 			t.Errorf("since %s: %v %v, want %v", since, hits, err, decided)
 		}
 	}
-	// Whoever follows gets the same, in parts.
+	// A follower gets the same, in parts.
 	followed := map[string]int64{}
 	f := New(owners, 0, begun)
 	next, told := f.mark(0), map[string]int64{}
@@ -306,13 +306,13 @@ func TestTenants(t *testing.T) {
 		}
 	}
 	if answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, nil, begun); len(answer.Flows) != 5 {
-		t.Errorf("who sees everything sees %d flows, want 5", len(answer.Flows))
+		t.Errorf("a user with all rights sees %d flows, want 5", len(answer.Flows))
 	}
 }
 
-// TestTwoWorldsFlow: two stores that differ only in what somebody may not see answer him alike: who
-// the hidden ends are, what others report, and how much. The mark of what he was told changes only
-// with what he is told, and counts nothing.
+// TestTwoWorldsFlow: two stores that differ only in what somebody may not see answer him alike,
+// whatever the hidden ends are, what others report, and how much. The mark of what he was told
+// changes only with what he is told, and counts nothing.
 func TestTwoWorldsFlow(t *testing.T) {
 	shop := Sight{Namespace: func(n string) bool { return n == "shop" }}
 	var stores [2]*Store
@@ -380,7 +380,7 @@ func TestTwoWorldsFlow(t *testing.T) {
 	}
 	for _, made := range []string{"1", "40", strings.Repeat("0", 32), strings.Repeat("f", 32)} {
 		if a, _ := ask(s, analysis.FlowQuerySpec{After: made}); len(a.Flows) != 6 {
-			t.Errorf("a mark that somebody has made up, %s, finds %d flows, want those of the beginning", made, len(a.Flows))
+			t.Errorf("a mark that somebody has made up, %s, finds %d flows, want the first ones", made, len(a.Flows))
 		}
 	}
 	since := begun.Add(-time.Minute)

@@ -83,7 +83,7 @@ func (o *Owners) Set(owner Owner, addresses []netip.Addr, now time.Time) {
 	}
 }
 
-// end ends the tenures of an object but those of some addresses.
+// end ends the tenures of an object but for some addresses.
 func (o *Owners) end(x *object, but []netip.Addr, now time.Time) {
 	for _, a := range x.addresses {
 		if slices.Contains(but, a) {

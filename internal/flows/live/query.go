@@ -95,7 +95,7 @@ func (e end) is(ends ...*analysis.FlowEnd) bool {
 
 // Query answers a question, with what the caller may see. What is older than memory reaches comes
 // from past, which may be nil, if the question says since when it asks. Its errors are about the
-// question, or those of past.
+// question, or in past.
 func (s *Store) Query(q *analysis.FlowQuerySpec, sight Sight, past Past, now time.Time) (*analysis.FlowQueryStatus, error) {
 	f, err := parseQuery(q, sight)
 	if err != nil {

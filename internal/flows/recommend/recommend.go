@@ -72,7 +72,7 @@ type Result struct {
 	Remarks []string
 }
 
-// Policies writes policies of what was seen. Labels are those of all entities of the cluster.
+// Policies writes policies of what was seen. Labels are the labels of all entities of the cluster.
 func Policies(edges []Edge, entities map[policy.EntityRef]policy.Entity, o Options) Result {
 	w := writer{options: o, entities: entities, groups: map[string]*group{}, labels: map[string]map[string]string{}, unnamed: map[policy.EntityRef]bool{}}
 	for _, e := range edges {

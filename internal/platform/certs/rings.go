@@ -26,7 +26,7 @@ const Beside = 7 * 24 * time.Hour
 
 // Authority signs certificates.
 type Authority struct {
-	// signing signs those of clients, proving those of servers.
+	// signing signs certificates of clients, proving certificates of servers.
 	signing, proving keyring.Authority
 	bundle           []byte
 }
@@ -130,7 +130,7 @@ func believedOf(r keyring.Ring, now time.Time) int {
 
 // Authority returns the self-signed authority called name. Another one is made if there is none, or
 // if the one there lasts less than a year; certificates of clients that the former has signed are
-// then replaced when they are next asked for, and those of servers after the time Beside.
+// then replaced when they are next asked for, and certificates of servers after the time Beside.
 func (s *Store) Authority(name string) (*Authority, error) {
 	kind := AuthorityKind(name)
 	ring, err := s.Ring(name, kind)

@@ -55,7 +55,7 @@ func (w *world) leaf(name string, p Profile) *x509.Certificate {
 	return cert
 }
 
-// believed reports whether somebody who knows a bundle believes a certificate.
+// believed reports whether a bundle verifies a certificate.
 func (w *world) believed(bundle []byte, cert *x509.Certificate) bool {
 	w.t.Helper()
 	roots := x509.NewCertPool()
@@ -66,8 +66,8 @@ func (w *world) believed(bundle []byte, cert *x509.Certificate) bool {
 	return err == nil
 }
 
-// TestAuthoritiesRotate: who knows the former authority goes on believing servers for the time
-// Beside, and is believed as long as its certificate lasts.
+// TestAuthoritiesRotate: a client with the former authority trusts servers for the time Beside, and
+// servers trust it as long as its certificate lasts.
 func TestAuthoritiesRotate(t *testing.T) {
 	w := newWorld(t)
 	w.now = w.now.Add(30 * 24 * time.Hour)

@@ -176,7 +176,7 @@ func TestSigningKeyIsKept(t *testing.T) {
 func TestUnreadableFileIsAnError(t *testing.T) {
 	w := newWorld(t)
 	a := w.authority()
-	// A directory in the place of the file cannot be read by anyone, whoever runs the test.
+	// A directory in the place of the file cannot be read by any user.
 	if err := os.Mkdir(w.store.KeyFile("leaf"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -76,9 +76,9 @@ func TestTableAsWritten(t *testing.T) {
 	}
 }
 
-// TestDamageStopsNobodyForLong: who holds shards stops when the table is damaged, nobody begins
-// before all must have noticed, and then all is as before. What a process holds whose seat was
-// deleted goes to another one after a lease and not before, and that one shares again.
+// TestDamageStopsNobodyForLong: a member that holds shards stops when the table is damaged, and
+// none begins before all must have noticed, and then all is as before. What a process holds whose
+// seat was deleted goes to another one after a lease and not before, and that one shares again.
 func TestDamageStopsNobodyForLong(t *testing.T) {
 	t.Parallel()
 	clk := testclock.NewFakeClock(time.Unix(1e9, 0))

@@ -86,7 +86,7 @@ type Member struct {
 	// table began that bears out what is held; zero while there is none.
 	trusted, agreed time.Time
 	kept            map[int]*holding
-	// known is what the seats have last told, notes those of the table.
+	// known is what the seats have last told, notes the notes of the table.
 	known known
 	// wake has room for one token: there is a reason to look before the time.
 	wake chan struct{}

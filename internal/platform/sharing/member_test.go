@@ -31,7 +31,7 @@ type memory struct {
 	table   Table
 	version int
 	during  func()
-	// away says who cannot reach the store.
+	// away has the members that cannot reach the store.
 	away map[string]bool
 }
 
@@ -302,8 +302,8 @@ func neverTwo(t *testing.T, seed uint64) {
 	}
 }
 
-// TestHandOver: who ends in order leaves its shards at once; one that dies in a lease and a period;
-// and only what is seen to die is proven.
+// TestHandOver: a member that ends in order leaves its shards at once, one that dies after a lease
+// and a period.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	clk := testclock.NewFakeClock(time.Unix(1e9, 0))
@@ -345,7 +345,7 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("shard %d: %+v", shard, h.term)
 		}
 	}
-	// b dies too, and a stranger comes who has never seen it live.
+	// b dies too, and a member comes that has never seen it live.
 	c := newTestMember(t, store, "c", clk, nil)
 	for range 12 {
 		clk.Step(times.Period)
@@ -443,7 +443,7 @@ func TestBarred(t *testing.T) {
 	}
 }
 
-// TestNotes: a note about a key outlives who wrote it, until it is taken away.
+// TestNotes: a note about a key outlives the member that wrote it, until it is taken away.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	clk := testclock.NewFakeClock(time.Unix(1e9, 0))

@@ -221,7 +221,7 @@ func cut(s string) string {
 
 type changeKey struct{}
 
-// ids makes the ids of spans: those of a change, if the context has one, else random ones.
+// ids makes the ids of spans: the ids of a change, if the context has one, else random ones.
 type ids struct{}
 
 // NewIDs implements sdktrace.IDGenerator.

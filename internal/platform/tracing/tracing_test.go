@@ -93,7 +93,7 @@ func TestOneTraceFromChangeToCall(t *testing.T) {
 	}
 }
 
-// TestSampledAlike: what belongs together is kept or left out together, whoever decides.
+// TestSampledAlike: what belongs together is kept or left out together, whichever process decides.
 func TestSampledAlike(t *testing.T) {
 	t.Parallel()
 	out := tracetest.NewInMemoryExporter()
@@ -149,9 +149,9 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestCollectorIsAway: spans that nobody takes are dropped. Neither those who begin them nor the
-// end of the process wait for a collector that is not there, or that takes a connection and says
-// nothing.
+// TestCollectorIsAway: spans that no collector takes are dropped. Neither the code that begins them
+// nor the end of the process waits for a collector that is not there, or that takes a connection
+// and says nothing.
 func TestCollectorIsAway(t *testing.T) {
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -28,7 +28,7 @@ type shape struct {
 	form form
 	// size is that of one value in its place.
 	size int
-	// key and element are those of lists and maps.
+	// key and element are the types in lists and maps.
 	key     *shape
 	element member
 	// fields and numbers are the members of an object by their names in JSON and protobuf.

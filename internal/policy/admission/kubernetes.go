@@ -16,7 +16,7 @@ const maxPortName = 15
 // ValidateKubernetes returns what the API server refuses in a Kubernetes NetworkPolicy (HTTP 422).
 // It is for manifests that no API server has seen, or that one has stored: then it does not refuse
 // what API servers before 1.36 took, and later ones leave as it is. Errors come in the order of the
-// fields, those of policyTypes first.
+// fields, errors of policyTypes first.
 func ValidateKubernetes(p *policy.Policy, stored bool) []policy.FieldError {
 	c := &checker{stored: stored}
 	for _, other := range p.OtherTypes {

@@ -327,7 +327,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// eachAppliedTo calls f for every entry of appliedTo, those of rules included.
+// eachAppliedTo calls f for every entry of appliedTo, in rules too.
 func eachAppliedTo(p *policy.Policy, f func(path string, a *policy.AppliedTo)) {
 	for i := range p.AppliedTo {
 		f(at("spec.appliedTo", i), &p.AppliedTo[i])

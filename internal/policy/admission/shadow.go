@@ -24,7 +24,7 @@ func (c *comparison) more() bool {
 
 // NeverMatches returns the rules of a policy that can never match, because one rule of the same
 // policy before them matches all that they do. It compares what is written: that several rules
-// together leave a rule nothing, or those of other policies, only shows with what there is.
+// together leave a rule nothing, or rules of other policies, only shows with what there is.
 func NeverMatches(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	for side, rules := range map[string][]policy.Rule{"spec.ingress": p.Ingress, "spec.egress": p.Egress} {

@@ -10,7 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/translate"
 )
 
-// Limits of what the upstream kinds (those of policy.networking.k8s.io) hold.
+// Limits of what the upstream kinds (the kinds of policy.networking.k8s.io) hold.
 const (
 	MinUpstreamPriority = 0.0
 	MaxUpstreamPriority = 1000.0

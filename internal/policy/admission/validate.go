@@ -57,7 +57,7 @@ func fieldNames(fields []setField) string {
 func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
 // ValidatePolicy returns what is wrong with an Antrea policy, given the priorities of the existing
-// tiers by name. Errors come in the order of the fields, those of the whole policy first.
+// tiers by name. Errors come in the order of the fields, errors of the whole policy first.
 func ValidatePolicy(p *policy.Policy, tiers map[string]int32) []policy.FieldError {
 	c := &checker{}
 	if _, ok := tiers[p.Tier]; p.Tier != "" && !ok && !strings.Contains(legacyTiers, " "+p.Tier+" ") {

@@ -31,7 +31,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
 
-// worlds are those of the performance table.
+// worlds are the rows of the performance table.
 var worlds = []struct {
 	name string
 	make func(n int) *policytest.Scale
@@ -327,7 +327,7 @@ func (r *rig) stop() {
 // goroutine of its own.
 type feed struct {
 	objects map[reflect.Type][]any
-	// handlers are the first for each kind: those of the loop.
+	// handlers are the first for each kind: the loop's.
 	mu       sync.Mutex
 	handlers map[reflect.Type]toolscache.ResourceEventHandler
 }

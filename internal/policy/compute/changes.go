@@ -164,8 +164,8 @@ func (c *Changes) wholeSpan(r *reach) (keys []string, number uint32) {
 	return c.spans.at(r.spelled.at)
 }
 
-// wholeSpanOf returns the keys of a group: those of its reach where it has just one, and they are
-// the same.
+// wholeSpanOf returns the keys of a group: the keys of its reach where it has just one, and they
+// are the same.
 func (c *Changes) wholeSpanOf(g *group) (keys []string, number uint32) {
 	if r := g.reaches.one; r != nil && (g.role == policy.AddressGroup || r.several == nil) {
 		return c.wholeSpan(r)

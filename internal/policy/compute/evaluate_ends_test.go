@@ -130,7 +130,8 @@ func TestEvaluateServices(t *testing.T) {
 	}
 }
 
-// TestEvaluateNamesRules: by their place as the author wrote them, and by whom they match.
+// TestEvaluateNamesRules: by their place as the author wrote them, and by the entity that they
+// match.
 func TestEvaluateNamesRules(t *testing.T) {
 	knp := isolation()
 	knp.Ingress = []policy.Rule{{Ports: tcpPorts(1)}, {Ports: tcpPorts(2)}}

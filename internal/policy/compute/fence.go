@@ -21,7 +21,7 @@ type fence struct {
 	in       *fences
 }
 
-// fences are those of the selections, and of the policies, that have some.
+// fences are the fences of the selections, and of the policies, that have some.
 type fences struct {
 	policies    *policies
 	bySelection map[*world.Selection][]*fence
@@ -85,7 +85,7 @@ func (f *fence) cross(c *world.Cell, n int) {
 	}
 }
 
-// refence makes the fences of the policy those of its new translation.
+// refence gives the policy the fences of its new translation.
 func (fs *fences) refence(w *world.World, p *policyState, next []*fence) {
 	former := fs.byPolicy[p]
 	for _, f := range next {

@@ -49,7 +49,7 @@ func (d *groupDef) Exists() bool { return d.in != nil }
 // Usable implements Definition.
 func (d *groupDef) Usable() bool { return d.in != nil && len(d.problems()) == 0 }
 
-// problems returns the group's own errors and those of its place among other groups.
+// problems returns the group's own errors and the errors of its place among other groups.
 func (d *groupDef) problems() []policy.FieldError {
 	out := d.errs
 	for i, c := range d.children {

@@ -59,7 +59,7 @@ func (g *givenPolicy) Ref() policy.PolicyRef {
 // Policy implements PolicySource.
 func (g *givenPolicy) Policy(*policy.Policy) *policy.Policy { return (*policy.Policy)(g) }
 
-// policies are the policies that are given, and those of them that are to be computed again.
+// policies are the policies that are given, and the ones among them that are to be computed again.
 type policies struct {
 	policyTable
 	slab slab.Slab[policyState]

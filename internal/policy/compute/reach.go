@@ -26,7 +26,8 @@ type reach struct {
 	spelled struct{ serial, at uint32 }
 }
 
-// reaches are the reaches of policies; byKey are those of several applied-to groups, or of none.
+// reaches are the reaches of policies; byKey are the reaches of several applied-to groups, or of
+// none.
 type reaches struct {
 	slabs  reachSlabs
 	groups *groups

@@ -17,7 +17,8 @@ type uses struct {
 	// serial marks the groups that are in atgs and ags already.
 	serial    uint64
 	atgs, ags []*group
-	// defs are those of the Groups that the policy names, fences those of the selections of these.
+	// defs are the definitions of the Groups that the policy names, fences the fences of their
+	// selections.
 	defs   []*groupDef
 	fences []*fence
 	lists  slab.Slab[*group]

@@ -65,7 +65,7 @@ type Flow struct {
 	// the destination.
 	GroupAddress netip.Addr
 	// Service is the Service to whose address the packet is sent, if it is to one. Destination,
-	// Port and the rest are then those of the backend that is chosen for it, as rules see the
+	// Port and the rest are then the ones of the backend that is chosen for it, as rules see the
 	// packet.
 	Service policy.NamespacedName
 	// Direct tells that the packet is not sent to the address of a Service. If neither is set this
@@ -81,8 +81,8 @@ type RuleRef struct {
 	Policy    policy.PolicyRef
 	Direction policy.Direction
 	Rule      *policy.ComputedRule
-	// Index is the place of the rule among those of its direction as the author wrote them, from 0;
-	// -1 for the deny-all rule of a Kubernetes NetworkPolicy, which nobody wrote.
+	// Index is the place of the rule among the rules of its direction as the author wrote them,
+	// from 0; -1 for the deny-all rule of a Kubernetes NetworkPolicy, which nobody wrote.
 	Index int
 	// TierPriority is 251 for a Kubernetes NetworkPolicy.
 	TierPriority int32

@@ -13,7 +13,7 @@ const (
 	// knpTierPriority is where Kubernetes NetworkPolicies stand among the tiers.
 	knpTierPriority = 251
 	// BaselineTierPriority is the first tier that comes after Kubernetes NetworkPolicies.
-	BaselineTierPriority = 253
+	BaselineTierPriority = policy.BaselineTierPriority
 )
 
 // stage is one of the three stages of evaluation.

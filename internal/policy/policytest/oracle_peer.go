@@ -81,7 +81,7 @@ func (o *oracle) fromGroup(role policy.GroupRole, name policy.NamespacedName) *o
 	if name.Namespace != "" {
 		full = name.Namespace + "/" + name.Name
 	}
-	// A policy is applied to the Nodes of a group that selects Nodes itself, not to those of child
+	// A policy is applied to the Nodes of a group that selects Nodes itself, not to Nodes of child
 	// groups.
 	nodes := role == policy.AddressGroup || len(g.ChildGroups) == 0
 	return o.named(role, full, g.UID, func(e policy.Entity) bool {

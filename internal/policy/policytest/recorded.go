@@ -34,8 +34,8 @@ func ReadScript(fsys fs.FS) (s Script, err error) {
 	return s, nil
 }
 
-// Ambient are the Namespaces that the recorded cluster had besides those of each case. They show in
-// the rules of policies with peers relative to the Namespace.
+// Ambient are the Namespaces that the recorded cluster had besides the Namespaces of each case.
+// They show in the rules of policies with peers relative to the Namespace.
 func Ambient() []string {
 	return []string{"default", "kube-node-lease", "kube-public", "kube-system", "vm-ns"}
 }

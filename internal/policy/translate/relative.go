@@ -94,8 +94,8 @@ func (t *translation) appliedLeaves(at *policy.AppliedTo, path string) []*select
 	return t.inNamespaces(leaves...)
 }
 
-// inNamespaces returns the selections that can be narrowed to a Namespace: not those of Nodes, nor
-// that without any selector, which selects nothing.
+// inNamespaces returns the selections that can be narrowed to a Namespace: not selections of Nodes,
+// nor that without any selector, which selects nothing.
 func (t *translation) inNamespaces(list ...*selectors.Terms) []*selectors.Terms {
 	if t.reference {
 		return list

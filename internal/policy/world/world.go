@@ -26,8 +26,8 @@ type World struct {
 	scopeIndex selectors.SelectorIndex[*scope]
 	Selections selectionTable
 	Nodes      nodes
-	// serials is the number of entities' serial numbers, freeSerials are those of them that are not
-	// used.
+	// serials is the number of entities' serial numbers, freeSerials are the numbers among them
+	// that are not used.
 	serials     uint32
 	freeSerials []uint32
 	// dead are the entities that went since the last Commit, which forgets them.
@@ -93,7 +93,7 @@ type Namespace struct {
 	Labels *selectors.Set // nil unless known
 	// kinds are indexes by kind of entity, nil until needed: see of.
 	kinds [policy.KindRemote + 1]*kindIndex
-	// byKey finds cells where there are many; nil while a look at all those of the kind finds one
+	// byKey finds cells where there are many; nil while a look at all cells of the kind finds one
 	// as fast.
 	byKey map[cellKey]*Cell
 	// scopes are the scopes that include this Namespace.

@@ -340,7 +340,7 @@ func (h *Handler) locations(req *request) (out answer, err error) {
 	return out, err
 }
 
-// serviceTags are those of the whole cloud: a location only says where they are asked for.
+// serviceTags are the tags of the whole cloud: a location only says where they are asked for.
 func (h *Handler) serviceTags(req *request, location string) (out answer, err error) {
 	h.read(func(c *azure.Cloud) {
 		var tags map[string][]netip.Prefix

@@ -12,7 +12,7 @@ import (
 )
 
 // TestListOfResources: all resources of a subscription and of a resource group, page by page, and
-// those of one type; an unknown filter is refused.
+// resources of one type; an unknown filter is refused.
 func TestListOfResources(t *testing.T) {
 	l := newLab(t, options{config: func(c *arm.Config) { c.PageSize = 2 }})
 	token, err := l.credentialOf(l.client, secret).GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.core.windows.net//.default"}})

@@ -60,7 +60,7 @@ type EntryKey struct {
 // Key names the entry within its ACL.
 func (e *ACLEntry) Key() EntryKey { return EntryKey{e.Number, e.Egress} }
 
-// OpenEntries allow everything, as those of a new default ACL do.
+// OpenEntries allow everything, as in a new default ACL.
 func OpenEntries(v6 bool) []ACLEntry {
 	var out []ACLEntry
 	for i, p := range Everywhere {

@@ -54,8 +54,8 @@ type EffectiveRule struct {
 	Direction           string   `json:"direction"`
 }
 
-// EffectiveGroups are the groups that filter an interface: those of its subnets, and its own. The
-// virtual machine that has it must run. It is a read.
+// EffectiveGroups are the groups that filter an interface: the groups of its subnets, and its own.
+// The virtual machine that has it must run. It is a read.
 func (c Verdicts) EffectiveGroups(by *Principal, id document.ID) ([]EffectiveGroup, error) {
 	if err := access(c).admit(by, "Microsoft.Network/networkInterfaces/effectiveNetworkSecurityGroups/action", id); err != nil {
 		return nil, err

@@ -143,7 +143,7 @@ func (c Verdicts) spaceOf(key string) []netip.Prefix {
 	return nil
 }
 
-// gatewaysOf are the gateways by which a network reaches others: its own and those of peers that
+// gatewaysOf are the gateways by which a network reaches others: its own and gateways of peers that
 // let it through.
 func (c Verdicts) gatewaysOf(home string) (out []*Resource) {
 	homes := []string{home}

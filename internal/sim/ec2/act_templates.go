@@ -148,8 +148,8 @@ func describeLaunchTemplateVersions(r *request) ([]wire.Element, error) {
 	})}, nil
 }
 
-// launchWith completes the parameters of RunInstances with those of the template that it names:
-// what the call itself says comes first.
+// launchWith completes the parameters of RunInstances with the parameters of the template that it
+// names: what the call itself says comes first.
 func launchWith(r *request) error {
 	if !r.params.Has("LaunchTemplate") {
 		return nil

@@ -89,7 +89,7 @@ type arrival struct {
 }
 
 // TestSeenLikeMessages compares the log with messages that travel: each edit is sent to each
-// viewer, who keeps for each part the value of the latest edit that has come.
+// viewer, which keeps for each part the value of the latest edit that has come.
 func TestSeenLikeMessages(t *testing.T) {
 	const bound = time.Second
 	for seed := range uint64(300) {

@@ -52,7 +52,7 @@ func TestAzureData(t *testing.T) {
 		if err := json.Unmarshal(back, &plain); err != nil {
 			t.Fatal(err)
 		}
-		// Who uses a group is not told by this answer.
+		// This answer does not have the users of a group.
 		for _, doc := range []map[string]any{want, plain} {
 			p := doc["properties"].(map[string]any)
 			delete(p, "networkInterfaces")

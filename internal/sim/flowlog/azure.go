@@ -19,8 +19,8 @@ import (
 // AzureConnection is one connection, or the attempt at one.
 type AzureConnection struct {
 	azure.Flow
-	// Client and Server are the addresses of the ends, ClientMAC and ServerMAC those of their
-	// interfaces; empty for an end outside.
+	// Client and Server are the addresses of the ends, ClientMAC and ServerMAC the MAC addresses of
+	// their interfaces; empty for an end outside.
 	Client, Server       netip.Addr
 	ClientMAC, ServerMAC string
 	Start                time.Time

@@ -33,7 +33,7 @@ const keyBits = 2048
 // longestSession is the longest life of a session, in seconds.
 const longestSession = 21600
 
-// Document is the identity document of an instance, with those of its fields that matter here.
+// Document is the identity document of an instance, with the fields that matter here.
 type Document struct {
 	AccountID        string    `json:"accountId"`
 	Architecture     string    `json:"architecture"`
@@ -54,7 +54,7 @@ type Signer struct {
 }
 
 // NewSigner makes a key, and a certificate for it that is valid from 20 years before now to 100
-// after, as old and as lasting as those of AWS.
+// after, as old and as lasting as at AWS.
 func NewSigner(now time.Time) (*Signer, error) {
 	key, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {

@@ -127,7 +127,7 @@ func (s *Service) ReaderHost() string {
 }
 
 // balancerHost is NAME-HEX.REGION.elb.amazonaws.com for application load balancers and
-// NAME-HEX.elb.REGION.amazonaws.com for network load balancers; those of internal ones say so.
+// NAME-HEX.elb.REGION.amazonaws.com for network load balancers; names of internal ones say so.
 func (s *Service) balancerHost() string {
 	parts := strings.Split(s.Name, "/")
 	name, id := parts[len(parts)-1], ""

@@ -127,7 +127,7 @@ func index[T any](into map[string]*T, all []T, clone func(*T) T, id func(*T) str
 	}
 }
 
-// defaultZones are three zones named after the region, with ids that look like those of the cloud.
+// defaultZones are three zones named after the region, with ids that look like the cloud's.
 func defaultZones(region string) []aws.Zone {
 	short := strings.NewReplacer("north", "n", "south", "s", "east", "e", "west", "w", "central", "c", "-", "").Replace(region)
 	var out []aws.Zone

@@ -26,7 +26,7 @@ type Options struct {
 	// TransitionDelay is how long pending, stopping, shutting-down and *-in-progress states last.
 	// With 0 the answer of the call still shows them, and the next call sees the final state.
 	TransitionDelay time.Duration
-	// OperationDelay and GraphLag are those of azure.Settings.
+	// OperationDelay and GraphLag go into azure.Settings.
 	OperationDelay time.Duration
 	GraphLag       time.Duration
 	// Effects say how long an edit takes until the interfaces have it in force; see package effect.

@@ -122,7 +122,7 @@ func rebind(t *testing.T, cp *ControlPlane, to *rbacv1.ClusterRoleBinding) {
 	}
 }
 
-// TestNewAuthorityEndsFormerCertificates: who deletes the authority has a new one with the next
+// TestNewAuthorityEndsFormerCertificates: deleting the authority makes a new one with the next
 // start, and nobody gets in with a certificate of the former.
 func TestNewAuthorityEndsFormerCertificates(t *testing.T) {
 	if err := stopShared(); err != nil {

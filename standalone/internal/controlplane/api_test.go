@@ -127,7 +127,7 @@ func TestInstallCRDs(t *testing.T) {
 	}
 }
 
-// TestOpenAPI: the kinds of Kubernetes and those of definitions are described by version 3.
+// TestOpenAPI: version 3 describes the kinds of Kubernetes and of definitions.
 func TestOpenAPI(t *testing.T) {
 	widgetClient(t, newNamespace(t, "openapi"))
 	for path, kind := range map[string]string{"api/v1": "io.k8s.api.core.v1.ConfigMap", "apis/" + widgets.GroupVersion().String(): "example.nephele.test.v1.Widget"} {

@@ -55,8 +55,8 @@ func packed(t *testing.T, dir, version string) string {
 
 // TestBackup: while it is written to, a running control plane is backed up as it is at one instant;
 // what is restored has every object of before, the Secrets can be read, and later versions are
-// later. Whoever watched cannot take an old version for a new one. A process that is killed while
-// it restores leaves nothing, or the whole. Of a control plane that does not run, the same.
+// later. Watchers cannot take an old version for a new one. A process that is killed while it
+// restores leaves nothing, or the whole. Of a control plane that does not run, the same.
 func TestBackup(t *testing.T) {
 	ns := newNamespace(t, "backup")
 	client := clientset(t)

@@ -35,7 +35,7 @@ const (
 	// one machine.
 	workers = 4
 	// discoveryPeriod is how often the garbage collector looks for new resource types, such as
-	// those of a CRD just applied.
+	// kinds of a CRD just applied.
 	discoveryPeriod = 30 * time.Second
 	// namespaceResync is how often a namespace that hangs is tried again without an event.
 	namespaceResync = 5 * time.Minute

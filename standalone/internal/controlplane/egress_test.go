@@ -81,7 +81,7 @@ func TestEgressOfNodes(t *testing.T) {
 		AppliedTo: v1beta1.EgressAppliedTo{NamespaceSelector: &metav1.LabelSelector{}}, EgressIP: "192.0.2.1",
 	}}
 	if err := tenant.Create(t.Context(), e.DeepCopy()); !apierrors.IsForbidden(err) {
-		t.Errorf("who has all rights in one Namespace makes an Egress: %v", err)
+		t.Errorf("a user with all rights in one Namespace makes an Egress: %v", err)
 	}
 	mustNot(t, admin.Create(t.Context(), e))
 	mustNot(t, admin.Delete(t.Context(), e))

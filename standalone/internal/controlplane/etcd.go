@@ -47,8 +47,8 @@ func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, p *peers, 
 	return e, nil
 }
 
-// memberName and peerURL are those of the only member. There are no peers, but a member must have
-// an address.
+// memberName and peerURL name the only member. There are no peers, but a member must have an
+// address.
 const memberName = "nephele"
 
 var peerURL = url.URL{Scheme: "http", Host: "localhost:2380"}

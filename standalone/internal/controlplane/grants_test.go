@@ -222,8 +222,8 @@ var ways = map[string]func(ctx context.Context, c client.Client, o *unstructured
 	},
 }
 
-// TestAccountsNeedTheSecret: whoever writes an account, in whatever way, must be allowed to read
-// the Secret that it names.
+// TestAccountsNeedTheSecret: the author of an account, in whatever way, must be allowed to read the
+// Secret that it names.
 func TestAccountsNeedTheSecret(t *testing.T) {
 	admin := guarded(t)
 	vault, own := newNamespace(t, "vault"), newNamespace(t, "tenant")
@@ -335,7 +335,7 @@ func metav1SetAnnotation(o client.Object, key, value string) {
 	o.SetAnnotations(annotations)
 }
 
-// TestSelectorsNeedTheAccount: whoever writes a selector must be allowed to use the account that it
+// TestSelectorsNeedTheAccount: the author of a selector must be allowed to use the account that it
 // names.
 func TestSelectorsNeedTheAccount(t *testing.T) {
 	admin := guarded(t)

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestHistoryIsWrittenByTheController: whoever has every right in a namespace can neither make,
-// change nor remove what its history says; who may record it can; it goes with its namespace.
+// TestHistoryIsWrittenByTheController: a user with every right in a namespace can neither make,
+// change nor remove what its history says; the recorder can; it goes with its namespace.
 func TestHistoryIsWrittenByTheController(t *testing.T) {
 	admin := guarded(t)
 	ns := newNamespace(t, "history")
@@ -56,7 +56,7 @@ spec:
 	give(t, recorder, "", "nephele.io", "clusterpolicyrevisions", "record")
 	give(t, recorder, "", "nephele.io", "policyrevisions", "create")
 	give(t, recorder, "", "nephele.io", "policyrevisions", "delete")
-	mustDo(t, "who may record writes", func(ctx context.Context) error { return user(t, recorder).Create(ctx, revision("annp-p-2")) })
+	mustDo(t, "the recorder writes", func(ctx context.Context) error { return user(t, recorder).Create(ctx, revision("annp-p-2")) })
 	mustDo(t, "and deletes", func(ctx context.Context) error { return user(t, recorder).Delete(ctx, revision("annp-p-2")) })
 	err := admin.Patch(t.Context(), revision("annp-p-1"), merge(`{"spec":{"author":{"user":"bob"}}}`))
 	if err == nil || !strings.Contains(err.Error(), "the past does not change") {

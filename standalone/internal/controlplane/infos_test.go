@@ -69,7 +69,7 @@ func TestInfosOfAgents(t *testing.T) {
 	mustDo(t, "the agent of a Node", tells(node, "info-n1", host("info-n1")))
 	mustDo(t, "an administrator", tells(admin, "info-db", vm("info-db")))
 	for what, tell := range map[string]func(context.Context) error{
-		"who has the rights of agents":             tells(all, "info-web", vm("info-web")),
+		"an agent":                                 tells(all, "info-web", vm("info-web")),
 		"the same, without saying for whom":        tells(all, "info-web", v1beta1.ObjectReference{}),
 		"the same, for a Node":                     tells(all, "info-n1", host("info-n1")),
 		"the agent of a VM for another":            tells(web, "info-db", vm("info-db")),

@@ -55,7 +55,7 @@ func request(t *testing.T, ctx context.Context, url string) *http.Request {
 	return req
 }
 
-// What a handler says comes bit by bit, as it flushes; who closes the body ends it.
+// What a handler says comes bit by bit, as it flushes; closing the body ends it.
 func TestInProcessStream(t *testing.T) {
 	ended := make(chan struct{})
 	client := here(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,7 +146,7 @@ func TestInProcessElsewhere(t *testing.T) {
 	}
 }
 
-// In the process everybody is who he is on a connection, and gets the same answers.
+// In the process a caller is the same user as on a connection, and gets the same answers.
 func TestInProcessIsTheSame(t *testing.T) {
 	cp := server(t)
 	inside, err := kubernetes.NewForConfig(cp.InProcess())
@@ -169,7 +169,7 @@ func TestInProcessIsTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := anonymous.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err == nil {
-		t.Error("a client without credentials has those of the administrator")
+		t.Error("a client without credentials has the administrator's")
 	}
 	ns := newNamespace(t, "inside")
 	maps := inside.CoreV1().ConfigMaps(ns)

@@ -38,7 +38,7 @@ func OpenKeys(path string) (*Keys, error) {
 // SecretsKeys is the name of the list of keys by which Secrets are encrypted.
 const SecretsKeys = "encryption"
 
-// The names of the lists of authorities and signing keys, which are those of their files.
+// The names of the lists of authorities and signing keys, which name their files too.
 const (
 	ClusterAuthority    = clusterAuthority
 	FrontProxyAuthority = frontProxyAuthority

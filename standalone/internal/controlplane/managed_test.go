@@ -13,8 +13,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// TestUnmanaged: only objects that stand for what is in a cloud lose the notes about who set which
-// field.
+// TestUnmanaged: only objects that stand for what is in a cloud lose the notes about the managers
+// of field.
 func TestUnmanaged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -297,7 +297,7 @@ func TestBackupOfOneOfSeveral(t *testing.T) {
 	}
 }
 
-// TestQuorum: those who are catching up do not count.
+// TestQuorum: members that are catching up do not count.
 func TestQuorum(t *testing.T) {
 	all, needed, reached := Quorum([]Member{{Reached: true}, {}, {Reached: true}, {Learner: true, Reached: true}})
 	if all != 3 || needed != 2 || reached != 2 {

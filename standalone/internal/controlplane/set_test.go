@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
-// TestCopiesOfTheHub: whoever may write policies can neither make, change nor remove what is from
-// the hub of the set, nor make it look as if it were his own.
+// TestCopiesOfTheHub: a user with the right to write policies can neither make, change nor remove
+// what is from the hub of the set, nor make it look as if it were his own.
 func TestCopiesOfTheHub(t *testing.T) {
 	admin := guarded(t)
 	ns := newNamespace(t, "copies")
@@ -71,5 +71,5 @@ spec: {podSelector: {}}`, kind, ns, name)
 		return admin.Status().Patch(ctx, object("NetworkPolicy", "hub-x", true), merge(`{"status":{"phase":"Realized"}}`))
 	})
 	give(t, name, "", "set.nephele.io", "memberships", "write", "hub")
-	mustDo(t, "who may write the Membership removes it", func(ctx context.Context) error { return author.Delete(ctx, object("NetworkPolicy", "hub-x", true)) })
+	mustDo(t, "a user with the right to write the Membership removes it", func(ctx context.Context) error { return author.Delete(ctx, object("NetworkPolicy", "hub-x", true)) })
 }

@@ -90,7 +90,7 @@ func TestTracesOfNodes(t *testing.T) {
 		s.Results[1].Observations[0].Action = v1beta1.ActionDelivered
 	}), once)
 	mustRefuse(t, "that a result goes", policy, write(own, func(s *v1beta1.TraceflowStatus) { s.Results = s.Results[:1] }), once)
-	mustDo(t, "the end, by who may delete", write(admin, func(s *v1beta1.TraceflowStatus) { s.Phase = v1beta1.TraceflowSucceeded }))
+	mustDo(t, "the end, by a user with the right to delete", write(admin, func(s *v1beta1.TraceflowStatus) { s.Phase = v1beta1.TraceflowSucceeded }))
 }
 
 // TestCapturesOfNodes: an agent reports of what is assigned to its own Node, and assigns nothing.

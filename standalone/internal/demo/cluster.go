@@ -23,7 +23,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// namespace and accountName are those of the manifests.
+// namespace and accountName stand in the manifests.
 const (
 	namespace   = "demo"
 	accountName = "hybrid-cloud"

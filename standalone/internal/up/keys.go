@@ -55,7 +55,7 @@ func Keys(dir string) ([]keyscmd.List, error) {
 	}, nil
 }
 
-// keysOfAPI are those of the server of computed policies, which has a directory of its own.
+// keysOfAPI are the keys of the server of computed policies, which has a directory of its own.
 func keysOfAPI(dir string, l keyscmd.List) keyscmd.List {
 	l.Name, l.Does, l.Believers = "api-ca", "signs for the server of computed policies", "the API server and agents"
 	l.Kind = certs.AuthorityKind(serving.AuthorityName)

@@ -44,7 +44,7 @@ func TestOneControllerWorks(t *testing.T) {
 		case <-ready:
 			t.Error("two work at a time")
 		case <-time.After(2 * time.Minute):
-			t.Error("it does not say for whom it waits")
+			t.Error("it does not name the process that it waits for")
 		}
 		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
 			return err

@@ -36,7 +36,7 @@ type RunController func(ctx context.Context, cfg *rest.Config, ready func()) err
 
 // Config says what to run and where.
 type Config struct {
-	// DataDir and Listen are those of the control plane.
+	// DataDir and Listen are the control plane's.
 	DataDir string
 	Listen  string
 	// Peers is set if the control plane is one of several on one database.

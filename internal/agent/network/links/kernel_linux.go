@@ -145,7 +145,7 @@ func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, e
 	return state, under, err
 }
 
-// addresses reads those of a link, or of all, by the indices of the links.
+// addresses reads the addresses of a link, or of all, by the indices of the links.
 func (k *Kernel) addresses(of netlink.Link) (map[int][]netip.Prefix, error) {
 	list, err := k.handle.AddrList(of, netlink.FAMILY_ALL)
 	if err != nil {
@@ -201,7 +201,7 @@ func endOf(a *netlink.LinkAttrs, addresses []netip.Prefix) network.End {
 	return out
 }
 
-// readRoutes reads our routes, and those of others to ranges of interest.
+// readRoutes reads our routes, and routes of others to ranges of interest.
 func (k *Kernel) readRoutes(look network.Look, names map[int]string, state *network.State, under *network.Underlay) error {
 	list, err := k.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -324,7 +324,7 @@ func (k *Kernel) Apply(steps []network.Step) error {
 // writing is a run of Apply.
 type writing struct {
 	*Kernel
-	// index has those of links that were looked up.
+	// index has the indices of links that were looked up.
 	index map[string]int
 }
 

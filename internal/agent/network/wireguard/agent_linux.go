@@ -30,7 +30,8 @@ type inAgent struct {
 	serves bool
 }
 
-// bindIn makes the sockets where those of the Node are made: wireguard-go opens them when it likes.
+// bindIn makes the sockets in the network namespace of the Node: wireguard-go opens them when it
+// likes.
 type bindIn struct {
 	conn.Bind
 	do func(func() error) error

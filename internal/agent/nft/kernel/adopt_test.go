@@ -46,7 +46,7 @@ func join(t *testing.T, from, to *nfttest.Host, network string, source, destinat
 	}
 	a := nfttest.Attempt{From: from, Network: network, Source: source, Destination: destination}
 	if network == "udp" {
-		// Both ends are connected sockets, as those of servers that make one for each client.
+		// Both ends are connected sockets, as in servers that make one for each client.
 		var here, there net.Conn
 		check(to.Do(func() (err error) {
 			d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(destination)}
@@ -117,9 +117,9 @@ func (l *lab) enforce(t *testing.T, c *conntrack.Connections, p *ruleset.Program
 	return n
 }
 
-// TestConnectionsOlderThanTheRules makes connections on a host that nobody follows connections on,
-// and brings rules there. Whichever end speaks first then, those that are allowed go on, and the
-// others end: also where who listened has left, so that only ports say who has connected.
+// TestConnectionsOlderThanTheRules makes connections on a host without connection tracking, and
+// brings rules there. Whichever end speaks first then, those that are allowed go on, and the others
+// end: also where the listener has left, so that only ports show which end connected.
 func TestConnectionsOlderThanTheRules(t *testing.T) {
 	for _, first := range []string{"this end", "the other end"} {
 		t.Run(strings.ReplaceAll(first, " ", "-"), func(t *testing.T) {
@@ -134,7 +134,8 @@ func TestConnectionsOlderThanTheRules(t *testing.T) {
 				}
 				for _, leaves := range []bool{false, true} {
 					for _, service := range []uint16{180, 181} {
-						// Each has a service of its own, so that who has left listens nowhere.
+						// Each has a service of its own, so that an end that has left listens
+						// nowhere.
 						if service += 2 * (port % 100); leaves {
 							service += 1000
 						}
@@ -208,7 +209,7 @@ func TestConnectionsOlderThanTheRules(t *testing.T) {
 	}
 }
 
-// TestWayOfConnectionUnknown: neither sockets nor ports say who has made a connection, and
+// TestWayOfConnectionUnknown: neither sockets nor ports show which end made a connection, and
 // conntrack has picked it up by a packet of the other end. It goes on while it is allowed one way
 // round, and ends when it is not at all.
 func TestWayOfConnectionUnknown(t *testing.T) {

@@ -50,8 +50,8 @@ func onHost(from netip.Addr) enforcer.Computed {
 	}
 }
 
-// amongMany puts other policies before and behind those of a host, about other ports, so that all
-// are in blocks.
+// amongMany puts other policies before and behind the policies of a host, about other ports, so
+// that all are in blocks.
 func amongMany(in enforcer.Computed) enforcer.Computed {
 	for n := range 24 {
 		other := onHost(netip.MustParseAddr("203.0.113.1")).Policies[0]
@@ -179,9 +179,9 @@ func TestForwardedIsJudged(t *testing.T) {
 	if echoes(held, soon) {
 		t.Error("a connection to a published port goes on that is not allowed any more")
 	}
-	// So do those of containers, whose addresses nobody hides here, over IPv4 and IPv6, and they go
-	// on when they are allowed again. What stays between containers of a bridge goes on, and what
-	// comes from behind a route.
+	// So do packets of containers, whose addresses are not masqueraded here, over IPv4 and IPv6,
+	// and they go on when they are allowed again. What stays between containers of a bridge goes
+	// on, and what comes from behind a route.
 	if _, err := table.Apply(many); err != nil {
 		t.Fatal(err)
 	}

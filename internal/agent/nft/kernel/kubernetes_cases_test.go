@@ -183,7 +183,7 @@ func rulesCases() []policyCase {
 	return out
 }
 
-// onePeer are all ways to say who the other end may be.
+// onePeer has all ways to select the other end.
 func onePeer() []npPeer {
 	var out []npPeer
 	for _, namespaces := range []*metav1.LabelSelector{nil, everything(), label("ns", "x")} {
@@ -343,7 +343,7 @@ func namespaceCases() []policyCase {
 	return out
 }
 
-// upstreamCases are those of Kubernetes' own end-to-end tests that the suite has.
+// upstreamCases are the cases of Kubernetes' own end-to-end tests that the suite has.
 func upstreamCases() []policyCase {
 	tcp := corev1.ProtocolTCP
 	in := func(namespace, name string, target *metav1.LabelSelector, rules ...caseRule) draft {

@@ -31,9 +31,9 @@ import (
 	"github.com/nephele-io/nephele/internal/policy/compute"
 )
 
-// The cases are those of the suite cyclonus (v0.5.6), by its classes and numbers, in words and data
-// of our own: each goes from objects of Kubernetes through the engine, the store and the compiler
-// into the kernel. What should happen is said by allowsNaively, which knows Kubernetes only.
+// The cases come from the suite cyclonus (v0.5.6), by its classes and numbers, in words and data of
+// our own: each goes from objects of Kubernetes through the engine, the store and the compiler into
+// the kernel. What should happen is said by allowsNaively, which knows Kubernetes only.
 
 // place is where a Pod of the cases may be: an address, and for some a network namespace.
 type place struct {

@@ -16,8 +16,8 @@ import (
 )
 
 // TestBehindASwitchThatSnoops isolates what a host sends, behind a switch that brings multicast
-// only to those who have asked for it. The host stays reachable by IPv6: it goes on reporting its
-// groups. Without the rules for that it does not, which shows that the switch does snoop.
+// only to the hosts that have asked for it. The host stays reachable by IPv6: it goes on reporting
+// its groups. Without the rules for that it does not, which shows that the switch does snoop.
 func TestBehindASwitchThatSnoops(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("not proven: there is no program ip (iproute2), by which the bridge is configured")
@@ -42,7 +42,7 @@ func TestBehindASwitchThatSnoops(t *testing.T) {
 		name := strings.Fields(strings.ReplaceAll(in(h, "ip -o link show type veth"), "@", ": "))[1]
 		in(h, "ip link set "+strings.TrimSuffix(name, ":")+" name eth0; ip addr add "+[]string{here, there}[i]+"/64 dev eth0 nodad; ip link set eth0 up")
 	}
-	// Times are in hundredths of a second: who has not reported for 1.2 seconds has left.
+	// Times are in hundredths of a second: a host that has not reported for 1.2 seconds has left.
 	in(bridge, `ip link add br0 type bridge mcast_snooping 1 mcast_querier 1 mcast_query_interval 40 mcast_query_response_interval 20 \
   mcast_membership_interval 120 mcast_startup_query_interval 10 mcast_querier_interval 100 mcast_mld_version 2
 for n in $(ip -o link show type veth | awk -F': ' '{print $2}' | cut -d@ -f1); do ip link set $n master br0; done

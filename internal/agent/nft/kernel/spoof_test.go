@@ -49,7 +49,7 @@ func TestAddressesOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// take gives a host the address of another one, as whoever may send raw packets has it at once.
+	// take gives a host the address of another one, as any sender of raw packets has it at once.
 	take := func(host *nfttest.Host, a netip.Addr) func() {
 		t.Helper()
 		link, err := host.Handle.LinkByName("eth0")

@@ -52,8 +52,8 @@ const (
 
 // Traced chooses packets that are traced.
 type Traced struct {
-	// Source and Destination are those of the packet; not valid where any is meant. Six tells that
-	// it is one of IPv6.
+	// Source and Destination are the packet's; not valid where any is meant. Six tells that it is
+	// one of IPv6.
 	Source, Destination netip.Addr
 	Six                 bool
 	// Protocol is 0 where any is meant, and the ports are.

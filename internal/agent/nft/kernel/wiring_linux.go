@@ -114,8 +114,8 @@ func (w *Wiring) Bridge(a netip.Addr) (string, error) {
 	return link.Attrs().Name, nil
 }
 
-// Settings is a text that changes when settings change on which Bypass depends: those of bridges,
-// and that of IPVS.
+// Settings is a text that changes when settings change on which Bypass depends: settings of
+// bridges, and that of IPVS.
 func (w *Wiring) Settings() string {
 	paths := []string{filepath.Join(w.proc, "net/bridge/bridge-nf-call-iptables"), filepath.Join(w.proc, "net/bridge/bridge-nf-call-ip6tables"), filepath.Join(w.proc, ipvsTracking)}
 	bridges, _ := filepath.Glob(filepath.Join(w.sys, "class/net/*/bridge/nf_call_ip*tables"))

@@ -27,8 +27,8 @@ func PodAddresses(n int) []netip.Addr {
 	return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + n)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", 1+n))}
 }
 
-// ServiceAddress4 and ServiceAddress6 are those of Services, which no host has. Each of their ports
-// is one of the Service that ServiceOf names.
+// ServiceAddress4 and ServiceAddress6 are addresses of Services, which no host has. Each of their
+// ports is one of the Service that ServiceOf names.
 var (
 	ServiceAddress4 = netip.MustParseAddr("10.96.0.1")
 	ServiceAddress6 = netip.MustParseAddr("2001:db8:96::1")

@@ -13,7 +13,7 @@ type Packet struct {
 	Protocol    uint8
 	SourcePort  uint16
 	Port        uint16
-	// Type and Code are those of ICMP, ICMPv6 and IGMP, Group that of IGMP.
+	// Type and Code are for ICMP, ICMPv6 and IGMP, Group for IGMP.
 	Type, Code uint8
 	Group      netip.Addr
 	// HopLimit counts for what stays on a link: neighbour discovery, MLD and IGMP.

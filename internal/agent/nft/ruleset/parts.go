@@ -55,8 +55,8 @@ func (k Keys) Has(key string) bool {
 	return found
 }
 
-// Parts are the elements of the keyed sets, by what they are of. They never change; those of one
-// Program share with those of another what is the same. Nil has none.
+// Parts are the elements of the keyed sets, by what they are of. They never change; the parts of
+// two Programs share what is the same. Nil has none.
 type Parts struct {
 	shards   [shards]*shard
 	elements int

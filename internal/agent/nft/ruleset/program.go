@@ -63,7 +63,7 @@ func Sum(parts ...string) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// SetName names a set of the kernel. The first five are always there; those of ranges are named
+// SetName names a set of the kernel. The first five are always there; sets of ranges are named
 // after their content.
 type SetName string
 
@@ -277,7 +277,7 @@ type Origin struct {
 	Policy v1beta2.NetworkPolicyReference
 	// Name is that of the rule in the policy, or of the failsafe flow.
 	Name string
-	// Index is the place of the rule among those of its direction in the policy.
+	// Index is the place of the rule among the rules of its direction in the policy.
 	Index int32
 	// Logged is set for rules that log.
 	Logged Logged

@@ -135,7 +135,7 @@ func TestWholeFilesThatTellNothing(t *testing.T) {
 	}
 }
 
-// TestFormatHasAllFields: who follows the advice lacks nothing.
+// TestFormatHasAllFields: the format that is recommended has every field.
 func TestFormatHasAllFields(t *testing.T) {
 	names := strings.Fields(strings.NewReplacer("${", "", "}", "").Replace(Format()))
 	cols, err := columnsOf(names)

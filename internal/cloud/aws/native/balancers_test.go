@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// TestTurns: who is new is asked first, then who was asked longest ago, and who is gone is
-// forgotten.
+// TestTurns: a new balancer is read first, then the one that was read longest ago, and one that is
+// gone is forgotten.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	var turns turns[int]
@@ -33,7 +33,7 @@ func TestTurns(t *testing.T) {
 	ask(all, 2, "d", "b", "c")
 	ask(all[1:], 1, "d")
 	if _, known := turns.get("a"); known {
-		t.Error("who is gone is still known")
+		t.Error("a balancer that is gone is still known")
 	}
 	ask(all, 1, "a", "b")
 	ask(all, 0)

@@ -18,8 +18,8 @@ import (
 
 // This file reads and sets caches. A replication group has no security groups in the API: its
 // members have, and only the replication group sets them. Tags have to be asked for one by one, and
-// are reported only while nothing is being changed; those of a replication group are written to its
-// members as well.
+// are reported only while nothing is being changed; the groups of a replication group are written
+// to its members as well.
 
 const (
 	cacheTagsAPI   = "ElastiCache tags"

@@ -25,9 +25,9 @@ func allKinds() map[cloud.ServiceKind]bool {
 	return kinds
 }
 
-// TestMakers: whose an interface is tells what only the cloud can set. Whoever makes an interface
-// himself chooses its description, and is nobody's service; nor is that of another service which
-// looks alike.
+// TestMakers: the owner of an interface is read from what only the cloud can set. The maker of an
+// interface himself chooses its description, and is nobody's service; nor is that of another
+// service which looks alike.
 func TestMakers(t *testing.T) {
 	const elb = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/"
 	for description, c := range map[string]struct {
@@ -149,9 +149,8 @@ func TestWhoseInterface(t *testing.T) {
 	}
 }
 
-// TestClusterHasTheInterfacesOfItsMembers: the interfaces of a cluster are those of its members,
-// also where it is not known which of them has which. One that may be somebody else's leaves it
-// without any.
+// TestClusterHasTheInterfacesOfItsMembers: a cluster has the interfaces of its members, also where
+// it is not known which of them has which. One that may be somebody else's leaves it without any.
 func TestClusterHasTheInterfacesOfItsMembers(t *testing.T) {
 	rds := func(id, subnet, ip string, groups ...string) cloud.Interface {
 		return nicOf(id, subnet, ip, "interface", "amazon-rds", "RDSNetworkInterface", groups...)

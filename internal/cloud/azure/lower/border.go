@@ -18,7 +18,7 @@ func Border(all []Document, at Place) []cloud.ACLEntry {
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		written := ordered(all, d)
 		for i, r := range slices.Concat(written, defaults(d)) {
-			if r.priority == 0 { // those of the defaults are the last ones
+			if r.priority == 0 { // default rules are the last ones
 				r.priority = firstDefault + i
 			}
 			known := r

@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// This file reads native services, and makes those of private endpoints: the interfaces by which
-// databases, storage and other services of Azure are reached from a virtual network. Whose an
+// This file reads native services, and makes the services of private endpoints: the interfaces by
+// which databases, storage and other services of Azure are reached from a virtual network. Whose an
 // interface is, it says itself, which only the cloud can set; what service it leads to, the
 // endpoint says.
 

@@ -20,7 +20,7 @@ import (
 // a view is that of the group, "@", and a hash of the interface.
 //
 // Somebody else in the subscription chooses the ids of other networks and interfaces, and can make
-// hashes of 32 bits equal. So names have 64 bits; those of former releases, with 32, are still
+// hashes of 32 bits equal. So names have 64 bits; names of former releases, with 32, are still
 // known as ours. Records of what interfaces had hold ids of views, and a former release that comes
 // back must find these: ids have 32 bits as before, and where two interfaces would share one, the
 // second has 128. See apart.

@@ -79,7 +79,8 @@ type Router struct {
 	Begin func(ctx context.Context, s cloud.Scope, o cloud.Op) context.Context
 	// Classify makes the port's error of one of the SDK.
 	Classify func(call string, err error) error
-	// Poll is how long to wait between two looks at an operation, Pages bounds those of a listing.
+	// Poll is how long to wait between two looks at an operation, Pages bounds the pages of a
+	// listing.
 	Poll  time.Duration
 	Pages int
 }
@@ -297,8 +298,8 @@ func listed[T any](ctx context.Context, r Router, pages *runtime.Pager[T], take 
 	return nil
 }
 
-// forwarder is an interface in the words of the port. Its addresses begin with those of the primary
-// configuration.
+// forwarder is an interface in the words of the port. Its addresses begin with the addresses of the
+// primary configuration.
 func forwarder(n armnetwork.Interface) cloud.Forwarder {
 	out := cloud.Forwarder{ID: strings.ToLower(deref(n.ID))}
 	if n.Properties == nil {

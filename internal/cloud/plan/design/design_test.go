@@ -111,9 +111,9 @@ func TestClasses(t *testing.T) {
 		"peers of the same rules share one":               {[]func(*world){from("web", "app api")}, "api+app {}; web {ingress tcp 80 from new(api+app)}"},
 		"peers of other rules have their own": {[]func(*world){from("web", "app api"), from("db", "app")},
 			"api {}; app {}; db {ingress tcp 80 from new(app)}; web {ingress tcp 80 from new(api), ingress tcp 80 from new(app)}"},
-		"whom a rule drops is apart, so that the others can be named": {[]func(*world){from("web api", world10), func(w *world) { w.Policy("q", "db", "drop ingress any from api") }},
+		"a VM that a rule drops is apart, so that the others can be named": {[]func(*world){from("web api", world10), func(w *world) { w.Policy("q", "db", "drop ingress any from api") }},
 			"api {ingress tcp 80 from 10.9.0.0/16}; db {}; web {ingress tcp 80 from 10.9.0.0/16}"},
-		"who is guarded and a peer has one group for both": {[]func(*world){from("web", "app"), from("app", world10)}, "app {ingress tcp 80 from 10.9.0.0/16}; web {ingress tcp 80 from new(app)}"},
+		"a guarded VM that is a peer has one group for both": {[]func(*world){from("web", "app"), from("app", world10)}, "app {ingress tcp 80 from 10.9.0.0/16}; web {ingress tcp 80 from new(app)}"},
 
 		"where their own groups decide, the rules of these matter": {[]func(*world){from("web api", world10), native("sg-web", "egress tcp 1 to 10.8.0.0/16")},
 			"api {ingress tcp 80 from 10.9.0.0/16}; web {egress tcp 1 to 10.8.0.0/16, ingress tcp 80 from 10.9.0.0/16}"},
@@ -129,7 +129,7 @@ func TestClasses(t *testing.T) {
 
 		"a class goes on with the group that it holds": {[]func(*world){from("web", world10), take("web", "ingress tcp 1 from 10.9.0.0/16")}, "web=ours-web {ingress tcp 80 from 10.9.0.0/16}"},
 		"with that which most of it hold":              {[]func(*world){from("web api db", world10), take("api"), take("web"), join("db", "ours-web")}, "api+db+web=ours-web {ingress tcp 80 from 10.9.0.0/16}"},
-		"and whoever leaves gets another": {[]func(*world){from("web api", world10), from("db", "10.8.0.0/16"), take("web"), join("api", "ours-web"), join("db", "ours-web")},
+		"and a VM that leaves gets another": {[]func(*world){from("web api", world10), from("db", "10.8.0.0/16"), take("web"), join("api", "ours-web"), join("db", "ours-web")},
 			"api+web=ours-web {ingress tcp 80 from 10.9.0.0/16}; db {ingress tcp 80 from 10.8.0.0/16}"},
 		"what must not change stays word for word": {[]func(*world){from("web", world10), take("web", "ingress tcp 1 from 10.9.0.0/16"), func(w *world) {
 			w.Blocked, w.Locked = map[intent.InterfaceKey]string{{Region: "here", ID: "eni-web"}: "no"}, map[intent.GroupKey]bool{{Region: "here", ID: "ours-web"}: true}

@@ -46,7 +46,7 @@ type gatherings struct {
 	// this attempt has: the next one makes them, and until then it need not be found out what they
 	// are good for to other classes.
 	gathered, decided map[membershipGroup]bool
-	// crews and trials are those of this attempt.
+	// crews and trials belong to this attempt.
 	crews  map[membershipGroup]*crew
 	trials intent.Once[trialKey, form.Candidate]
 }

@@ -16,7 +16,7 @@ type rejection struct {
 	certain bool
 }
 
-// surplus returns the policies that do not fit together with the others, those of the lowest
+// surplus returns the policies that do not fit together with the others, the policies of the lowest
 // precedence first: the rest is what remains if one after the other is admitted that fits besides
 // those admitted before, in the order of precedence. What each of them would need is told for the
 // case that it came on top of the rest. It is empty if everything was left out already, for the

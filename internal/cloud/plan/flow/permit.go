@@ -32,13 +32,13 @@ type Grant struct {
 	Opaque []cloud.Peer
 }
 
-// within is the grant for those of its addresses that are among some.
+// within is the grant for the addresses of it that are among some.
 func (c Grant) within(addrs addrset.Set) Grant {
 	c.All, c.Anonymous, c.Plain = c.All.Intersect(addrs), c.Anonymous.Intersect(addrs), c.Plain.Intersect(addrs)
 	return c
 }
 
-// Join is what those of some grants that hold a service allow of it together.
+// Join is what some grants allow together of a service that they hold.
 func Join(s Service, grants []Grant) Grant {
 	out := Grant{Service: s}
 	all := make([]addrset.Set, 0, len(grants))

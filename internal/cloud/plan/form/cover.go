@@ -45,7 +45,7 @@ func (s *Fitter) traffic(d Demand, f *forms) flow.Traffic {
 }
 
 // classCandidates are the groups of the classes that can be referenced from the network; first the
-// gatherings, those of most addresses first.
+// gatherings, the ones of most addresses first.
 func (s *Fitter) classCandidates(view *intent.Network) []Candidate {
 	return s.classes.Get(view, func() []Candidate { return s.findCandidates(view) })
 }
@@ -245,7 +245,7 @@ func (s *Fitter) covering(view *intent.Network, addrs, allowed, family addrset.S
 	return out
 }
 
-// others are the groups besides those of classes that rules in a direction may refer to.
+// others are the groups besides the groups of classes that rules in a direction may refer to.
 func (s *Fitter) others(d Demand, direction cloud.Direction) []Candidate {
 	return slices.Concat(d.Trial, s.nativeCandidates(d.Class, direction))
 }

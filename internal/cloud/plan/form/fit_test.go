@@ -115,10 +115,10 @@ func TestFit(t *testing.T) {
 			"ingress tcp 80 from ours-a-b; ingress tcp 80 from ours-x"},
 		"a class of which one is to stay out is named by addresses": {nil, "allow ingress tcp 80 from a x", []string{"a b", "x"}, nil,
 			"ingress tcp 80 from 10.0.0.12/32; ingress tcp 80 from ours-x"},
-		"so is a peer without a class":         {nil, "allow egress tcp 80 to b x", []string{"b"}, nil, "egress tcp 80 to 10.0.0.11/32; egress tcp 80 to ours-b"},
-		"a block is a block, whoever is in it": {nil, "allow ingress tcp 80 from 10.0.0.8/29", []string{"a b", "c d"}, nil, "ingress tcp 80 from 10.0.0.8/29"},
-		"a gathering stands for its classes":   {nil, abcd, []string{"a", "b c", "d", "all: a b c d"}, nil, "ingress tcp 80 from ours-all"},
-		"unless one of them is to stay out":    {nil, "allow ingress tcp 80 from a b c", []string{"a", "b c", "d", "all: a b c d"}, nil, "ingress tcp 80 from ours-a; ingress tcp 80 from ours-b-c"},
+		"so is a peer without a class":             {nil, "allow egress tcp 80 to b x", []string{"b"}, nil, "egress tcp 80 to 10.0.0.11/32; egress tcp 80 to ours-b"},
+		"a block is a block, whatever its members": {nil, "allow ingress tcp 80 from 10.0.0.8/29", []string{"a b", "c d"}, nil, "ingress tcp 80 from 10.0.0.8/29"},
+		"a gathering stands for its classes":       {nil, abcd, []string{"a", "b c", "d", "all: a b c d"}, nil, "ingress tcp 80 from ours-all"},
+		"unless one of them is to stay out":        {nil, "allow ingress tcp 80 from a b c", []string{"a", "b c", "d", "all: a b c d"}, nil, "ingress tcp 80 from ours-a; ingress tcp 80 from ours-b-c"},
 		"a gathering that might be made is tried": {nil, abcd, []string{"a", "b", "c", "d"}, func(d *designed) {
 			d.web.Trial = []form.Candidate{form.MadeUp("trial", addrset.OfPrefixes(netip.MustParsePrefix("10.0.0.12/30")))}
 		}, "ingress tcp 80 from group trial"},
@@ -128,7 +128,7 @@ func TestFit(t *testing.T) {
 
 		"rules that fit stay references":                {limits(4, 1), abcd, []string{"a", "b", "c", "d"}, nil, "ingress tcp 80 from ours-a; ingress tcp 80 from ours-b; ingress tcp 80 from ours-c; ingress tcp 80 from ours-d"},
 		"neighbours become a block where they do not":   {limits(3, 1), abcd, []string{"a", "b", "c", "d"}, nil, "ingress tcp 80 from 10.0.0.12/30"},
-		"who is apart goes on being referred to":        {limits(2, 1), "allow ingress tcp 80 from a b c d x", []string{"a", "b", "c", "d", "x"}, nil, "ingress tcp 80 from 10.0.0.12/30; ingress tcp 80 from ours-x"},
+		"a separate peer goes on being referred to":     {limits(2, 1), "allow ingress tcp 80 from a b c d x", []string{"a", "b", "c", "d", "x"}, nil, "ingress tcp 80 from 10.0.0.12/30; ingress tcp 80 from ours-x"},
 		"where both do not fit the shortest form tells": {limits(1, 1), "allow ingress tcp 80 from a b c d x", []string{"a", "b", "c", "d", "x"}, nil, "2 of 1 rulesPerGroup ingress IPv4"},
 		"a list that fits is not taken apart":           {func(w *intenttest.World) { list(9, "192.0.2.0/25")(w); limits(60, 5)(w) }, "allow ingress tcp 80 from a", []string{"a"}, nil, "egress all to pl-1; ingress tcp 80 from ours-a"},
 		"rules spill into another group":                {limits(1, 2), "allow ingress tcp 80 from a x", []string{"a", "x"}, nil, "ingress tcp 80 from ours-a; ingress tcp 80 from ours-x in 2 groups"},

@@ -93,7 +93,7 @@ type VM struct {
 	NICs []*NIC
 	// left are the policies that are left out on this VM.
 	left map[*intent.Policy]omission
-	// Effective are the applied rules without those of left, and Profile identifies them.
+	// Effective are the applied rules without the rules of left, and Profile identifies them.
 	Effective []*intent.Bound
 	Profile   string
 }
@@ -105,7 +105,7 @@ type omission struct {
 	kept bool
 }
 
-// InForce are the rules whose peers matter: the effective ones, and those of policies that stay in
+// InForce are the rules whose peers matter: the effective ones, and rules of policies that stay in
 // force in an earlier form.
 func (vm *VM) InForce() []*intent.Bound {
 	if !vm.KeepsAny() {

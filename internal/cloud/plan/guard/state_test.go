@@ -118,7 +118,7 @@ func TestDecideStates(t *testing.T) {
 		{"nobody knows what web had", held, func(w *world) { w.Seal() }, "app Member; web Guarded stays RecordUnsigned"},
 
 		{"db depends on web: its own rules guard it, too", shop, needs, "app Member; db Guarded; web Guarded"},
-		{"who depends on db does so with it", shop, func(w *world) { needs(w); w.Native("sg-app", "egress tcp 22 to sg-db") }, "app Guarded; db Guarded; web Guarded"},
+		{"a dependent of db does so with it", shop, func(w *world) { needs(w); w.Native("sg-app", "egress tcp 22 to sg-db") }, "app Guarded; db Guarded; web Guarded"},
 		{"db has the same by address", shop, func(w *world) { needs(w); w.Native("sg-db", "ingress tcp 20-25 from 10.0.0.0/24") }, "app Member; web Guarded"},
 		{"but only a part of it", shop, func(w *world) { needs(w); w.Native("sg-db", "ingress tcp 20-21 from 10.0.0.0/24") }, "app Member; db Guarded; web Guarded"},
 		{"nobody selected db, which depends on web", shop, func(w *world) { needs(w); w.Deselect("db") }, "web Untouched refused DependentLoses"},
@@ -258,7 +258,7 @@ func texts(permits [2]flow.Permit) string {
 }
 
 // TestRestrict: a direction that is held allows what is allowed both now and in the end, and what
-// waits beside it allows no more than now. Who is blocked stays as he is.
+// waits beside it allows no more than now. A blocked interface stays as it is.
 func TestRestrict(t *testing.T) {
 	w := held()
 	w.Policies = nil
@@ -300,8 +300,8 @@ func TestRestrict(t *testing.T) {
 	}
 }
 
-// TestAwait: whoever waits for others stays as he is, or is not taken over yet, and neither is for
-// good.
+// TestAwait: an interface that waits for others stays as it is, or is not taken over yet, and
+// neither is for good.
 func TestAwait(t *testing.T) {
 	w := held()
 	w.Policy("q", "db", "allow ingress any from app")

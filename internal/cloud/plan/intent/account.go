@@ -175,7 +175,7 @@ func (c *Account) fixed(ref VMRef) (reason.Code, string) {
 	return reason.ServiceUnguarded, "it is not shown"
 }
 
-// bind makes the rule apply, and resolves its named ports with those of the member.
+// bind makes the rule apply, and resolves its named ports with the ports of the member.
 func bind(rules map[*rule]*Bound, r *rule, m *v1beta2.GroupMember) {
 	b := rules[r]
 	if b == nil {

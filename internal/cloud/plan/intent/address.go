@@ -28,7 +28,7 @@ func (s *Region) PeerAddrs(b *Bound, view *Network) addrset.Set {
 
 // groupAddrs returns the addresses that the members of an address group have when seen from a
 // network: the private addresses of interfaces in reach of group references, else all known
-// addresses except those of a VM that denote another host there.
+// addresses except a VM's addresses that denote another host there.
 func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 	return s.groups.Get(viewed{name, view}, func() addrset.Set {
 		var addrs []netip.Addr
@@ -66,7 +66,7 @@ func (s *Region) memberBlocks(m *v1beta2.GroupMember, view *Network) (out []neti
 	return out
 }
 
-// memberAddrs are those of one member of an address group.
+// memberAddrs are the addresses of one member of an address group.
 func (s *Region) memberAddrs(m *v1beta2.GroupMember, view *Network) []netip.Addr {
 	var told []netip.Addr // by the maker of the group
 	for _, raw := range m.IPs {
@@ -161,7 +161,7 @@ func (s *Region) GroupRules(groups []string, d cloud.Direction) (out []cloud.Rul
 	return out
 }
 
-// appendIn appends those of some rules that are about a direction.
+// appendIn appends the rules among some that are about a direction.
 func appendIn(out []cloud.Rule, d cloud.Direction, rules []cloud.Rule) []cloud.Rule {
 	for _, r := range rules {
 		if r.Direction == d {

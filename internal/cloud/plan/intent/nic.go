@@ -34,7 +34,7 @@ func (n *NIC) Elsewhere() *reason.Reason {
 	return n.Alien
 }
 
-// Groups are those of an interface, sorted out.
+// Groups are the groups of an interface, sorted out.
 type Groups struct {
 	// Ours and Foreign are the groups that it holds now.
 	Ours, Foreign []string

@@ -16,7 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
 )
 
-// member is a member of a group with the addresses that whoever made the group tells of it.
+// member is a member of a group with the addresses that the maker of the group reports of it.
 func member(namespace, name string, ips ...string) v1beta2.GroupMember {
 	m := v1beta2.GroupMember{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: namespace, Name: name}}
 	for _, ip := range ips {

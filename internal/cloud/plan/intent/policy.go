@@ -67,7 +67,7 @@ type rule struct {
 	// void tells that the rule is about no service at all, although services is nil.
 	void bool
 	// Named are ports that every VM resolves with the named ports of its entities. In egress rules
-	// they are those of the peers, and divideByPorts leaves none.
+	// they are the peers' ports, and divideByPorts leaves none.
 	Named []namedService
 	// groups are the address groups of the peer, blocks its addresses.
 	Groups []string

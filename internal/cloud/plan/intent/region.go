@@ -69,7 +69,7 @@ type VM struct {
 	Observed *cloud.VM
 	NICs     []*NIC
 	Applied  []*Bound  // rules that apply, in the order of evaluation
-	Policies []*Policy // those of the rules, in the order of evaluation
+	Policies []*Policy // the policies of the rules, in the order of evaluation
 	Groups   []string  // address groups that it is a member of, sorted
 	// Problems are the policies that cannot be expressed for this VM, with the reason.
 	Problems map[*Policy]*reason.Reason

@@ -167,8 +167,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestView: references mean who holds the group, in the network and over an active peering, and
-// nobody else.
+// TestView: references mean the interfaces that hold the group, in the network and over an active
+// peering, and no others.
 func TestView(t *testing.T) {
 	s := region()
 	s.Groups[0].Rules = append(s.Groups[0].Rules, from(5432, "sg-1"), cloud.Rule{

@@ -12,7 +12,7 @@ import (
 // Meaning is what a peer of a rule gives to a flow.Grant.
 type Meaning struct {
 	All, Anonymous, Plain addrset.Set
-	// Opaque is set if the peer itself is one of those of the grant.
+	// Opaque is set if the peer itself is one of the grant's.
 	Opaque bool
 }
 

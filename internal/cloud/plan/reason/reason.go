@@ -191,7 +191,7 @@ const (
 	ReferredAbroad  Code = "ReferredAbroad"  // network, account, group, peering, interface
 	DependentLoses  Code = "DependentLoses"  // group with the rule, dependent, its VM or "", group that the rule names, interface; Because is why the dependent is not ours
 	NotSelected     Code = "NotSelected"     //
-	FollowNoRoom    Code = "FollowNoRoom"    // group; counts its own rules, those of ours, the quota
+	FollowNoRoom    Code = "FollowNoRoom"    // group; counts its own rules, the rules of ours, the quota
 	TakeOverShort   Code = "TakeOverShort"   // the interface; Because is the shortage
 	RulesShort      Code = "RulesShort"      // Lack has the numbers
 	GroupsShort     Code = "GroupsShort"     // the region; counts groups of ours, others, room; Lack has the rest

@@ -26,13 +26,13 @@ func TestBehind(t *testing.T) {
 		lack      *Lack
 		direction cloud.Direction
 	}{
-		"none":                  {},
-		"no more than a code":   {why: Why(NoInterface), codes: []Code{NoInterface}},
-		"a shortage":            {short, []Code{RulesShort}, lack, cloud.Egress},
-		"behind another one":    {Why(InterfaceStays, "eni-2").From(short), []Code{InterfaceStays, RulesShort}, lack, cloud.Egress},
-		"a flow":                {gap, []Code{OrderGap}, nil, cloud.Ingress},
-		"two shortages":         {two, []Code{TakeOverShort, RulesShort}, outer, cloud.Ingress},
-		"a flow, and who stays": {Why(InterfaceStays, "eni-2").From(gap), []Code{InterfaceStays, OrderGap}, nil, cloud.Ingress},
+		"none":                                 {},
+		"no more than a code":                  {why: Why(NoInterface), codes: []Code{NoInterface}},
+		"a shortage":                           {short, []Code{RulesShort}, lack, cloud.Egress},
+		"behind another one":                   {Why(InterfaceStays, "eni-2").From(short), []Code{InterfaceStays, RulesShort}, lack, cloud.Egress},
+		"a flow":                               {gap, []Code{OrderGap}, nil, cloud.Ingress},
+		"two shortages":                        {two, []Code{TakeOverShort, RulesShort}, outer, cloud.Ingress},
+		"a flow, and the interface that stays": {Why(InterfaceStays, "eni-2").From(gap), []Code{InterfaceStays, OrderGap}, nil, cloud.Ingress},
 	} {
 		for _, code := range []Code{NoInterface, RulesShort, InterfaceStays, OrderGap} {
 			if got := c.why.Is(code); got != slices.Contains(c.codes, code) {

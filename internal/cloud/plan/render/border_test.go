@@ -11,7 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// TestObstruction: who allows what, and which rules of which filter are in the way.
+// TestObstruction: the policy that allows a flow, and the rules of the filter in the way.
 func TestObstruction(t *testing.T) {
 	t.Parallel()
 	grant := func(s flow.Service, prefixes ...string) flow.Grant {

@@ -16,9 +16,9 @@ func nics(names ...string) (out []plan.InterfaceRef) {
 	return out
 }
 
-// TestWaiting: what waits has its numbers and the command. Whoever begins is told that nothing is
-// wrong. The names come last, for an event cuts its text after 1,024 bytes and must hold the
-// command.
+// TestWaiting: what waits has its numbers and the command. At the beginning the text says that
+// nothing is wrong. The names come last, for an event cuts its text after 1,024 bytes and must hold
+// the command.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	const (

@@ -17,7 +17,7 @@ import (
 // an interface. What may get through counts as not denied.
 type Obstruction struct {
 	Interface, Subnet string
-	// ACL and Name are the filter, Entries the names of those of its entries that deny, in order.
+	// ACL and Name are the filter, Entries the names of its entries that deny, in order.
 	ACL, Name string
 	Entries   []string
 	Direction cloud.Direction
@@ -43,8 +43,9 @@ func newBorders(s *cloud.Snapshot) *borders {
 	return b
 }
 
-// obstructions are those of a VM, as it is when the plan is done. Only what policies allow counts:
-// where they leave a direction to the groups that the VM has of its own, nothing has changed.
+// obstructions are the obstructions of a VM, as it is when the plan is done. Only what policies
+// allow counts: where they leave a direction to the groups that the VM has of its own, nothing has
+// changed.
 func (s *reporter) obstructions(vm *guard.VM) []Obstruction {
 	var out []Obstruction
 	if len(s.borders.acls) == 0 {

@@ -12,7 +12,8 @@ import (
 )
 
 // TestBorderIsWhatItsEntriesSay asks random filters packet by packet: lets must let through exactly
-// what some way to read the unsure entries lets through, and denying must name who denies the rest.
+// what some way to read the unsure entries lets through, and denying must name the entries that
+// deny the rest.
 func TestBorderIsWhatItsEntriesSay(t *testing.T) {
 	own := []netip.Addr{netip.MustParseAddr("10.1.1.4"), netip.MustParseAddr("10.1.1.5")}
 	far := []netip.Addr{netip.MustParseAddr("10.2.0.1"), netip.MustParseAddr("10.3.0.1"), netip.MustParseAddr("192.0.2.1")}

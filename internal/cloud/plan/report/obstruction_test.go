@@ -40,7 +40,7 @@ func TestObstructed(t *testing.T) {
 		"one peer may not": {[]cloud.ACLEntry{entry(90, false, cloud.TCP, 0, 100, "10.0.0.11/32"), all(100, true), out(all(100, true))}, nil,
 			"[eni-web ingress acl edge [90] [p] tcp 80 10.0.0.11]"},
 		"the port is another one":                {[]cloud.ACLEntry{entry(90, false, cloud.TCP, 81, 100, "10.0.0.11/32"), all(100, true)}, nil, "[]"},
-		"who is let in comes first":              {[]cloud.ACLEntry{entry(90, false, cloud.TCP, 0, 100, "10.0.0.0/8"), entry(80, true, cloud.TCP, 80, 80, "10.0.0.8/29")}, nil, "[]"},
+		"an admitted source comes first":         {[]cloud.ACLEntry{entry(90, false, cloud.TCP, 0, 100, "10.0.0.0/8"), entry(80, true, cloud.TCP, 80, 80, "10.0.0.8/29")}, nil, "[]"},
 		"nobody is let in by an entry":           {[]cloud.ACLEntry{entry(80, true, cloud.TCP, 80, 80, "10.0.0.0/29")}, nil, "[eni-web ingress acl edge [] [p] tcp 80 10.0.0.11]"},
 		"egress is left to the groups of the VM": {[]cloud.ACLEntry{all(100, true), out(all(100, false))}, nil, "[]"},
 		"egress is what a policy is about": {[]cloud.ACLEntry{all(100, true), out(all(100, false))},

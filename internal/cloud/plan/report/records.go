@@ -8,8 +8,8 @@ import (
 
 // Records counts the records of interfaces that hold groups of ours, by how far they are proven.
 type Records struct {
-	// Signed are proven; Outdated are those of them that a former key has signed. Unsigned are
-	// believed without being proven.
+	// Signed are proven; Outdated are the records among them that a former key has signed. Unsigned
+	// are believed without being proven.
 	Signed, Outdated, Unsigned int
 	// Unproven are those that are not believed.
 	Unproven []Unproven

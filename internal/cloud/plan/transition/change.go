@@ -127,8 +127,8 @@ func (c *Change) apart(k *cohort) bool {
 	return len(k.drifted) > 0 || slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return c.Apart[n.ID] })
 }
 
-// others are addresses without those of the cohort's only interface: what it sends to itself passes
-// no group.
+// others are addresses without the cohort's only interface: what it sends to itself passes no
+// group.
 func (c *cohort) others(addrs addrset.Set) addrset.Set {
 	if len(c.interfaces) == 1 {
 		return addrs.Minus(c.addrs)
@@ -142,7 +142,7 @@ func (c *Change) stop() {
 	}
 }
 
-// hold makes interfaces those of the cohort.
+// hold gives the cohort its interfaces.
 func (c *cohort) hold(interfaces []*cloud.Interface) {
 	var public []netip.Addr
 	for _, n := range interfaces {

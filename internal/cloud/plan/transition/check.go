@@ -143,7 +143,7 @@ func (st *state) covers(group string, old cloud.Rule, rules []cloud.Rule) bool {
 	})
 }
 
-// overlapping are those of some rules that may match packets that another one matches.
+// overlapping are the rules among some that may match packets that another one matches.
 func overlapping(with cloud.Rule, rules []cloud.Rule) []cloud.Rule {
 	service := flow.ServiceOf(with.Match)
 	return slices.DeleteFunc(slices.Clone(rules), func(r cloud.Rule) bool {

@@ -23,8 +23,8 @@ func (s *Survey) Conflicts() map[string][2]bool {
 	return s.held(s.meetings, s.atOnce)
 }
 
-// Across is Conflicts for flows between interfaces of this region and those of another one. Nothing
-// happens at once there.
+// Across is Conflicts for flows between interfaces of this region and interfaces of another one.
+// Nothing happens at once there.
 func (s *Survey) Across(other *Survey) map[string][2]bool {
 	return s.held(s.meet(s.sides, other.sides), func(x, y *cohort, _ int) bool { return x.free && y.free })
 }

@@ -96,7 +96,7 @@ func (w *worklist) set(n *cloud.Interface) {
 	w.script.emit(n.NetworkID, op)
 }
 
-// forgetTags removes tags from those of the interfaces that are where they shall be.
+// forgetTags removes tags from interfaces that have the wanted groups.
 func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
 	var there []*cloud.Interface
 	for _, n := range interfaces {

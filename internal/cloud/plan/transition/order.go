@@ -7,7 +7,7 @@ import (
 )
 
 // Step is one operation. Steps of one stage about different objects may be applied in any order and
-// at the same time; those of a later stage wait for all of them.
+// at the same time; operations of a later stage wait for all of them.
 type Step struct {
 	Network string
 	Op      cloud.Op

@@ -156,7 +156,7 @@ func TestSteps(t *testing.T) {
 		"a peer that moves goes on being let in": {lines{"ours-a: ingress tcp 80 from ours-b", "ours-b: egress all to 10.0.0.0/8", "ours-c: egress all to 10.0.0.0/8", "a holds ours-a", "b holds ours-b"},
 			lines{"ours-a: ingress tcp 80 from ours-c", "ours-b: egress all to 10.0.0.0/8", "ours-c: egress all to 10.0.0.0/8", "a holds ours-a", "b holds ours-c"}, nil,
 			"AddRules ours-a (ingress tcp 80 from ours-c), then Set eni-b (ours-c), then RemoveRules ours-a (ingress tcp 80 from ours-b)", ""},
-		"whoever is not to be let in any more leaves at once": {lines{"ours-a: ingress tcp 80 from ours-b", "ours-b: ", "ours-c: ", "a holds ours-a", "b holds ours-b"},
+		"a member that is not to be let in any more leaves at once": {lines{"ours-a: ingress tcp 80 from ours-b", "ours-b: ", "ours-c: ", "a holds ours-a", "b holds ours-b"},
 			lines{"ours-a: ingress tcp 80 from ours-b", "ours-b: ", "ours-c: ", "a holds ours-a", "b holds ours-c"}, nil, "Set eni-b (ours-c)", ""},
 		"interfaces alike move together": {lines{"sg: ", "ours-a: ", "a holds sg", "b holds sg"}, lines{"sg: ", "ours-a: ", "a holds ours-a", "b holds ours-a"}, nil,
 			"Set eni-a (ours-a) & Set eni-b (ours-a)", ""},
@@ -170,7 +170,7 @@ func TestSteps(t *testing.T) {
 			lines{"ours-a: ingress tcp 1 from 10.0.0.0/8, ingress tcp 2 from 10.0.0.0/8, egress tcp 4 to 10.0.0.0/8", "a holds ours-a"}, nil,
 			"RemoveRules ours-a (ingress tcp 3 from 10.0.0.0/8), then AddRules ours-a (egress tcp 4 to 10.0.0.0/8)", ""},
 		"what is nobody's is not touched": {lines{"sg: ingress tcp 80 from 10.0.0.0/8", "a holds sg"}, lines{"sg: ingress tcp 80 from 10.0.0.0/8", "a holds sg"}, nil, "", ""},
-		"who is urgent goes first": {lines{"sg: ", "ours-a: ", "ours-b: ingress tcp 80 from 10.0.0.0/8", "a holds ours-a", "b holds ours-b"},
+		"an urgent interface goes first": {lines{"sg: ", "ours-a: ", "ours-b: ingress tcp 80 from 10.0.0.0/8", "a holds ours-a", "b holds ours-b"},
 			lines{"sg: ", "ours-a: ", "ours-b: ingress tcp 80 from 10.0.0.0/8, egress all to 10.0.0.0/8", "a holds sg", "b holds ours-b"}, func(c *transition.Change) { c.Urgent = map[string]bool{"eni-a": true} },
 			"urgent Set eni-a (sg), then AddRules ours-b (egress all to 10.0.0.0/8)", ""},
 	} {

@@ -37,7 +37,7 @@ func (w *worklist) settle(left map[string]bool) {
 	}
 }
 
-// tagger writes and removes tags. It knows those of objects as the steps so far leave them.
+// tagger writes and removes tags. It knows the tags of objects as the steps so far leave them.
 type tagger struct {
 	change  *Change
 	script  *script
@@ -48,7 +48,7 @@ type tagger struct {
 // tagged is one object whose tags change.
 type tagged struct {
 	id, network string
-	service     cloud.ServiceKind // of an interface; a call tags those of one kind only
+	service     cloud.ServiceKind // of an interface; a call tags interfaces of one kind only
 	is, want    map[string]string
 }
 

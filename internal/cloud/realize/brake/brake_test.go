@@ -176,7 +176,7 @@ func TestConfirmationCoversOneChange(t *testing.T) {
 	if got := w.list(); len(got) != 40 {
 		t.Fatalf("guarded: %v", got)
 	}
-	// Whoever has the old hash has nothing.
+	// The old hash confirms nothing.
 	w.acct.Confirm = ""
 	w.weighs(40)
 	w.acct.Confirm = x.Hash

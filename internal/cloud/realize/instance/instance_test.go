@@ -103,8 +103,8 @@ func TestRegistrar(t *testing.T) {
 		t.Errorf("a: %+v, record %+v", is, book.Now())
 	}
 
-	// Who is not the leader any more says nothing at the end; who is says it even if an older
-	// record was brought back just then.
+	// A process that is no longer the leader writes nothing at the end; the leader does even if an
+	// older record was brought back just then.
 	close(a.done)
 	a.End(t.Context())
 	if book.Now().Ended {

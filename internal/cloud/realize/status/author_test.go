@@ -15,8 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestDriftAuthor: who made a difference is told if somebody is known to have changed the object at
-// the time, be it known late, and nobody is blamed for what was done at other times.
+// TestDriftAuthor: drift names its author if one is known to have changed the object at the time,
+// be it known late, and none for what was done at other times.
 func TestDriftAuthor(t *testing.T) {
 	t.Parallel()
 	drift := plan.Drift{Region: home, Object: "eni-1", Message: "somebody put the interface into sg-9"}

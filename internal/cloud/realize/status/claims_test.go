@@ -12,7 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestClaimStatus: the Vpc object says who enforces in the VPC.
+// TestClaimStatus: the Vpc object names the controller that enforces in the VPC.
 func TestClaimStatus(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})

@@ -7,7 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// rounds are those of planning: the first leaves all to be done that the second says is done.
+// rounds are rounds of planning: the first leaves all to be done that the second says is done.
 func rounds(policies []plan.PolicyStatus) []*plan.Result {
 	first := slices.Clone(policies)
 	for i := range first {

@@ -72,7 +72,7 @@ func (a *accepted) add(b accepted) {
 	}
 }
 
-// Wires are those of the parts of an account. One goroutine may use them at a time.
+// Wires are the wires of the parts of an account. One goroutine may use them at a time.
 type Wires[P comparable] map[P]*Wire
 
 // Begin begins a plan for a part, and says how long the cloud takes to put into force what it has

@@ -38,8 +38,8 @@ type Ledger struct {
 	generations map[string]int64
 	seen        map[string]wire.Realization
 	statuses    map[types.UID]v1beta1.NetworkPolicyStatus
-	// made are the sources of the ClusterGroups that policies name besides those of the hub, where
-	// an Antrea Controller computes the policies; elsewhere nil.
+	// made are the sources of the ClusterGroups that policies name besides the hub's, where an
+	// Antrea Controller computes the policies; elsewhere nil.
 	made map[string][]string
 	// retell are the policies of which a report is due.
 	retell map[string]bool
@@ -136,8 +136,8 @@ func (l *Ledger) TakeDirty() []string {
 	return out
 }
 
-// Made notes the sources of the ClusterGroups that a translated policy names besides those of the
-// hub.
+// Made notes the sources of the ClusterGroups that a translated policy names besides the ones of
+// the hub.
 func (l *Ledger) Made(uid string, sources []string) { l.made[uid] = sources }
 
 // Result notes what became of a policy; p is nil if it is not wanted any more. It reports whether

@@ -88,7 +88,7 @@ func (r *Records) Waiting() bool {
 	return len(r.stale) > 0
 }
 
-// Missing are those of some groups that are not on record.
+// Missing are the groups among some that are not on record.
 func (r *Records) Missing(groups []string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

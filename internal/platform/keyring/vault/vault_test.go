@@ -24,7 +24,7 @@ import (
 
 var begin = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// TestPlace: the list of a Secret is made once, by whoever comes first; it is changed in one write,
+// TestPlace: the list of a Secret is made once, by the first process; it is changed in one write,
 // which a conflict repeats, so that whatever is interrupted leaves the old list or the new one.
 func TestPlace(t *testing.T) {
 	scheme := runtime.NewScheme()
@@ -141,8 +141,8 @@ func (p Place) anew(at time.Time) func(keyring.Ring) (keyring.Ring, error) {
 	}
 }
 
-// TestStoppedAtAnyWrite: whoever makes or changes a list and is stopped before or after any of its
-// writes leaves a list that is read and has every key that was there.
+// TestStoppedAtAnyWrite: a process that makes or changes a list and is stopped before or after any
+// of its writes leaves a list that is read and has every key that was there.
 func TestStoppedAtAnyWrite(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {

@@ -15,7 +15,7 @@ type Builder struct {
 	State        azure.State
 	subscription string
 	location     string
-	// interfaces counts those of machines; their MAC addresses are made from it.
+	// interfaces counts the interfaces of machines; their MAC addresses are made from it.
 	interfaces int
 }
 

@@ -81,7 +81,7 @@ func (b *Builder) pools(id string, listens []Listening, hosts string) []any {
 }
 
 // Gateway adds an application gateway in a subnet. address is one of the subnet, or the id of a
-// public address. Its pools are named as those of a load balancer.
+// public address. Its pools are named as a load balancer's.
 func (b *Builder) Gateway(group, name, subnet, address string, tags map[string]string, listens ...Listening) string {
 	id := b.Group(group) + "/providers/Microsoft.Network/applicationGateways/" + name
 	at := id + "/frontendIPConfigurations/front"

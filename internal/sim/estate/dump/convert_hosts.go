@@ -134,8 +134,8 @@ func (b *builder) nic(member, owner string, raw *rawNIC) (*aws.NetworkInterface,
 }
 
 // mustHoldGroups reports whether the cloud gives an interface at least one group, so that an answer
-// with none does not tell all: every one but those of services, among which NAT gateways, transit
-// gateways and some load balancers have none and are not filtered.
+// with none does not tell all: every one but interfaces of services, among which NAT gateways,
+// transit gateways and some load balancers have none and are not filtered.
 func mustHoldGroups(raw *rawNIC) bool {
 	switch raw.InterfaceType {
 	case "", "interface", "efa", "efa-only", "trunk", "branch":

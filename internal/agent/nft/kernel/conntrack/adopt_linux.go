@@ -37,7 +37,7 @@ func ephemeralPorts() portRange {
 	return out
 }
 
-// sockets are those of the host.
+// sockets are the sockets of the host.
 type sockets struct {
 	// open are the connections, written from the host to the other end, whichever end is the
 	// client.

@@ -68,12 +68,12 @@ const (
 	requestsAtOnce = 200
 )
 
-// Connections are those of the host that conntrack knows. It is safe for concurrent use.
+// Connections are the connections of the host that conntrack knows. It is safe for concurrent use.
 type Connections struct {
 	mu     sync.Mutex
 	socket *netfilter.Socket
-	// Local returns the addresses of the host; by default those of the network namespace of the
-	// caller.
+	// Local returns the addresses of the host; by default the addresses of the network namespace of
+	// the caller.
 	Local func() ([]netip.Addr, error)
 	// Through tells that connections that pass through the host are judged as well: on a Node they
 	// are those of its Pods.
@@ -105,7 +105,7 @@ func (c *Connections) Close() error {
 	return c.socket.Close()
 }
 
-// LocalAddresses are those of the network namespace of the calling thread.
+// LocalAddresses are the addresses of the network namespace of the calling thread.
 func LocalAddresses() ([]netip.Addr, error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

@@ -51,8 +51,8 @@ type EventReader struct {
 	// first is closed once the table was read for the first time.
 	first     chan struct{}
 	firstOnce sync.Once
-	// Local returns the addresses of the host; by default those of the network namespace of the
-	// goroutine that runs Run.
+	// Local returns the addresses of the host; by default the addresses of the network namespace of
+	// the goroutine that runs Run.
 	Local func() ([]netip.Addr, error)
 	local map[netip.Addr]bool
 	read  time.Time

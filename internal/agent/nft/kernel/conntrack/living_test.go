@@ -130,7 +130,7 @@ func TestEndedWhileRead(t *testing.T) {
 }
 
 // TestResync makes more connections than the buffer for events has room for, before anybody reads,
-// and wants every one told once, and those of before not at all.
+// and wants every one reported once, and earlier ones not at all.
 func TestResync(t *testing.T) {
 	host, peer := nfttest.NewHost(t), nfttest.NewHost(t)
 	here, there := netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("172.30.0.2")
@@ -149,7 +149,7 @@ func TestResync(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = table.Close() })
 	nfttest.Serve(t, host, 9, 9, here)
-	send := func(first, n int) { // who is answered has a connection
+	send := func(first, n int) { // an answered packet makes a connection
 		t.Helper()
 		err := peer.Do(func() error {
 			for i := range n {

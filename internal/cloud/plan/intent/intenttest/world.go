@@ -84,7 +84,7 @@ func (w *World) sort() {
 // NIC is the interface of a VM.
 func (w *World) NIC(vm string) *cloud.Interface { return w.Snap.Interface("eni-" + vm) }
 
-// Limits are those of the region.
+// Limits are the limits of the region.
 func (w *World) Limits() *cloud.Limits { return &w.Regions[0].Limits }
 
 // Deselect leaves VMs to others: no entity stands for them.
@@ -124,7 +124,7 @@ func (w *World) Take(vm string, rules []string, inForce ...string) *cloud.Group 
 	return w.Snap.Group(id)
 }
 
-// Seal has records checked, and signs those of the VMs that are named.
+// Seal has records checked, and signs the records of the VMs that are named.
 func (w *World) Seal(vms ...string) {
 	w.Input.Seal = record.NewSeal(make([]byte, record.SealKeySize), Cluster, Account)
 	for _, name := range vms {
