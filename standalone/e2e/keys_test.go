@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estate/source"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 const strangerAccount = "999999999999"
@@ -25,6 +26,7 @@ const strangerAccount = "999999999999"
 // back.
 func TestKeysAreExchanged(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestKeysOfAStranger and TestSecretRotation (inventory), TestOwnerChanged (aws); TestBadInput exchanges the keys of a live account")
 	ac := hybridCloud
 	ac.load = func() (aws.State, source.Report, error) {
 		s, report, err := hybridCloud.load()

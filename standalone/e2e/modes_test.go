@@ -20,12 +20,14 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/iam"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // TestModesLive begins as one should on a real account, in mode plan with keys that can only read,
 // and then enforces with the documented rights, breaks the glass for one VM, and releases all.
 func TestModesLive(t *testing.T) {
 	t.Parallel()
+	tier.OnlyLong(t, "TestModesOfALife (realize), TestModeStatus and TestPolicyStatusByMode (realize/status), TestRightsToPlan (aws)")
 	state, _, err := estate.HybridCloud()
 	if err != nil {
 		t.Fatal(err)

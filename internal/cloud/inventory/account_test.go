@@ -16,7 +16,9 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
+	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
 func TestBadAccounts(t *testing.T) {
@@ -106,6 +108,51 @@ func TestSecretRotation(t *testing.T) {
 	if l.opens != opens {
 		t.Error("an unchanged account was opened again")
 	}
+}
+
+// TestKeysOfAStranger: with keys of another cloud account nothing is read, and what is known stays,
+// also for a process that knows the API only, until right keys come back.
+func TestKeysOfAStranger(t *testing.T) {
+	t.Parallel()
+	const stranger = "999999999999"
+	state, _, err := estate.HybridCloud()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Accounts = append(state.Accounts, aws.Account{ID: stranger, Regions: []string{oregon}})
+	l := newLabWith(t, sim.Options{State: state})
+	if err := l.server.World().AddCredential(aws.Credential{AccessKeyID: "AKIASTRANGER", Secret: "other", Account: stranger}); err != nil {
+		t.Fatal(err)
+	}
+	secret := l.secret(goodCreds)
+	l.create(secret, l.cpa(), l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	vms, vpcs, calls := l.vms(), l.vpcs(), l.calls("DescribeInstances")
+	if len(vms) == 0 || l.account().Status.CloudAccountID != state.Accounts[0].ID {
+		t.Fatalf("%d VMs of account %q", len(vms), l.account().Status.CloudAccountID)
+	}
+	secret.Data["credentials"] = []byte(`{"accessKeyId":"AKIASTRANGER","accessKeySecret":"other"}`)
+	l.update(secret)
+	for _, restarted := range []bool{false, true} {
+		if restarted {
+			l.restart(nil)
+		}
+		l.reconcile()
+		l.wantAccount("False AuthFailed", "False AuthFailed", "False AuthFailed", "was "+state.Accounts[0].ID+" until now")
+		l.want("VMs", l.vms(), vms...)
+		l.want("VPCs", l.vpcs(), vpcs...)
+		if got := l.account().Status.CloudAccountID; got != state.Accounts[0].ID {
+			t.Errorf("the account is said to be %q", got)
+		}
+	}
+	if got := l.calls("DescribeInstances"); got != calls {
+		t.Errorf("the stranger's account was read %d times", got-calls)
+	}
+	secret.Data["credentials"] = []byte(goodCreds)
+	l.update(secret)
+	l.reconcile()
+	l.wantAccount("True OK", "True OK", "True OK", "")
+	l.want("VMs", l.vms(), vms...)
 }
 
 // TestDeletion: the account stays, observed, until everything is given back.

@@ -210,7 +210,7 @@ func (l *lab) restart(releaser Releaser) {
 			if err != nil {
 				return nil, err
 			}
-			cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Now: l.clock,
+			cfg := aws.Config{Credential: cred, Region: c.Regions[0], Endpoint: c.Endpoint, Owner: c.Owner, Now: l.clock,
 				MaxAttempts: 1, MaxBackoff: time.Millisecond, Sleep: shortSleep}
 			for _, q := range c.Queues {
 				cfg.Queues = append(cfg.Queues, aws.Queue{URL: q.URL, Region: q.Region})

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,10 +14,13 @@ import (
 
 func TestEveryManifestIsOneThatTheAPITakes(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeManifests(dir, login{Endpoint: "http://127.0.0.1:1", Region: region, AccessKeyID: "AKIAEXAMPLE", Secret: "a/b+c", AzureURL: "https://127.0.0.1:2", Subscription: azureSubscription, Tenant: azureTenant, Location: azureLocation, Network: azureNetwork(), AzureCA: "-----BEGIN CERTIFICATE-----\nx\n"}, false); err != nil {
+	l := login{Endpoint: "http://127.0.0.1:1", Region: region, AccessKeyID: "AKIAEXAMPLE", Secret: "a/b+c", AzureURL: "https://127.0.0.1:2", Subscription: azureSubscription, Tenant: azureTenant, Location: azureLocation, Network: azureNetwork(), AzureCA: "-----BEGIN CERTIFICATE-----\nx\n"}
+	told := []string{fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved, fileAzure, fileWebTier, fileDatabases}
+	ofClusters := []string{fileSetRoles, fileSetPods, fileSetSwitches, fileSetNewPod, fileSetMoved}
+	if err := errors.Join(writeManifests(dir, l, false), writeFiles(dir, l, false, ofClusters...)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved, fileAzure, fileWebTier, fileDatabases} {
+	for _, name := range append(told, ofClusters...) {
 		path := filepath.Join(dir, name)
 		if _, err := manifest.Load([]string{path}, strings.NewReader("")); err != nil {
 			t.Errorf("%s: %v", name, err)
