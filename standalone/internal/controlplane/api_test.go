@@ -3,11 +3,13 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,6 +23,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nephele-io/nephele/api/generated/crd"
 )
 
 var widgets = schema.GroupVersionResource{Group: "test.nephele.example", Version: "v1", Resource: "widgets"}
@@ -124,6 +128,80 @@ func TestInstallCRDs(t *testing.T) {
 	}
 	if err := server(t).InstallCRDs(t.Context(), os.DirFS("testdata/crd")); err != nil {
 		t.Errorf("install again: %v", err)
+	}
+}
+
+// TestInstalledIsNotAppliedAgain: a definition that is as its manifest says is not applied again.
+// One that somebody else has written to is, and one of a former manifest, which loses its surplus.
+func TestInstalledIsNotAppliedAgain(t *testing.T) {
+	cp := server(t)
+	client, err := apiextensions.NewForConfig(cp.RestConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := func(manifests fs.FS) (names []string) {
+		t.Helper()
+		crds, err := readCRDs(manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, err := installed(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, crd := range crds {
+			if now := there[crd.Name]; now == nil || !isInstalled(now, crd) {
+				names = append(names, crd.Name)
+			}
+		}
+		return names
+	}
+	install := func(manifests fs.FS) {
+		t.Helper()
+		if err := cp.InstallCRDs(t.Context(), manifests); err != nil {
+			t.Fatal(err)
+		}
+		if names := lacking(manifests); len(names) > 0 {
+			t.Errorf("just installed, and to be applied again: %q", names)
+		}
+	}
+	install(crd.FS())
+	ours := os.DirFS("testdata/crd")
+	install(ours)
+	const name = "widgets.test.nephele.example"
+	described := func() string {
+		t.Helper()
+		crd, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), name, get)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Description
+	}
+	manifest, err := fs.ReadFile(ours, "widgets.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []func() error{
+		func() error {
+			patch := []byte(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/description","value":"theirs"}]`)
+			_, err := client.ApiextensionsV1().CustomResourceDefinitions().Patch(t.Context(), name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: "kubectl"})
+			return err
+		},
+		func() error {
+			former := strings.Replace(string(manifest), "openAPIV3Schema:", "openAPIV3Schema:\n        description: former", 1)
+			return cp.InstallCRDs(t.Context(), fstest.MapFS{"widgets.yaml": {Data: []byte(former)}})
+		},
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if names := lacking(ours); len(names) != 1 || described() == "" {
+			t.Errorf("described as %q: %q is to be applied again, want it", described(), names)
+		}
+	}
+	install(ours)
+	if got := described(); got != "" {
+		t.Errorf("it is still described as %q", got)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +28,8 @@ const establishedPoll = 20 * time.Millisecond
 // InstallCRDs applies every CustomResourceDefinition in manifests, files ending in .yaml with one
 // object each, server-side, whichever manager owned their fields before. It returns when each is
 // established and all its served versions can be discovered. It waits until ctx ends and can be
-// repeated. Definitions of the groups in shared that somebody else has installed stay as they are.
+// repeated: a definition that is as its manifest says is not applied again. Definitions of the
+// groups in shared that somebody else has installed stay as they are.
 func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS, shared ...string) error {
 	crds, err := readCRDs(manifests)
 	if err != nil {
@@ -37,19 +39,21 @@ func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS, shared
 	if err != nil {
 		return err
 	}
+	there, err := installed(ctx, client)
+	if err != nil {
+		return err
+	}
 	force := true
 	var ours []*apiextensionsv1.CustomResourceDefinition
 	for _, crd := range crds {
-		if slices.Contains(shared, crd.Spec.Group) {
-			others, err := installedByOthers(ctx, client, crd.Name)
-			if err != nil {
-				return err
-			}
-			if others {
-				continue
-			}
+		now := there[crd.Name]
+		if now != nil && slices.Contains(shared, crd.Spec.Group) && writtenByOthers(now) {
+			continue
 		}
 		ours = append(ours, crd)
+		if now != nil && isInstalled(now, crd) {
+			continue
+		}
 		data, err := json.Marshal(crd)
 		if err != nil {
 			return fmt.Errorf("encode CustomResourceDefinition %s: %w", crd.Name, err)
@@ -68,19 +72,38 @@ func (cp *ControlPlane) InstallCRDs(ctx context.Context, manifests fs.FS, shared
 	return nil
 }
 
-// installedByOthers reports whether a CustomResourceDefinition is there whose spec somebody else
-// than InstallCRDs has written to.
-func installedByOthers(ctx context.Context, client apiextensions.Interface, name string) (bool, error) {
-	there, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
+// installed returns the CustomResourceDefinitions that are there, by name.
+func installed(ctx context.Context, client apiextensions.Interface) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
+	list, err := client.ApiextensionsV1().CustomResourceDefinitions().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return false, fmt.Errorf("read CustomResourceDefinition %s: %w", name, err)
+		return nil, fmt.Errorf("list CustomResourceDefinitions: %w", err)
 	}
+	there := make(map[string]*apiextensionsv1.CustomResourceDefinition, len(list.Items))
+	for i := range list.Items {
+		there[list.Items[i].Name] = &list.Items[i]
+	}
+	return there, nil
+}
+
+// writtenByOthers reports whether somebody else than InstallCRDs has written to the spec of a
+// CustomResourceDefinition.
+func writtenByOthers(there *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(there.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager != fieldManager && m.Subresource == ""
-	}), nil
+	})
+}
+
+// isInstalled reports whether applying a definition would change nothing: InstallCRDs alone has
+// written what is there, and it is what the API server makes of the definition. The API server
+// compiles all rules of a schema whenever it is applied, so a restart is to apply none.
+func isInstalled(there, crd *apiextensionsv1.CustomResourceDefinition) bool {
+	if there.DeletionTimestamp != nil || len(there.ManagedFields) == 0 || writtenByOthers(there) {
+		return false
+	}
+	want := crd.DeepCopy()
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(want)
+	return equality.Semantic.DeepEqual(there.Spec, want.Spec) &&
+		equality.Semantic.DeepEqual(there.Labels, want.Labels) && equality.Semantic.DeepEqual(there.Annotations, want.Annotations)
 }
 
 func readCRDs(manifests fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
