@@ -18,7 +18,7 @@ import (
 
 // ahead is how many events are taken from the store before the client has received them: enough to
 // fill network packets, few enough that most of what a slow client has not seen yet is still merged
-// in the store.
+// in the store. Of the list that a watch begins with, which watches share, it can be a few hundred.
 const ahead = 32
 
 // stream passes the events of one watch of the store on to the server.

@@ -2,6 +2,7 @@ package nft_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -58,6 +59,34 @@ func TestIsolationKeepsTheLink(t *testing.T) {
 		}
 		if got := about.Judge(c.p).Allows(); got != c.about {
 			t.Errorf("with a policy about IGMP %s passes: %t", c.name, got)
+		}
+	}
+}
+
+// TestWrappedIsUntrackedOverIPv4: conntrack follows no VXLAN packet that a Node sends or that comes
+// to it over IPv4. Over IPv6 it does: by the entry policies admit the message that a packet was too
+// big.
+func TestWrappedIsUntrackedOverIPv4(t *testing.T) {
+	for _, wraps := range []bool{true, false} {
+		node := &nft.Node{Network: &nft.Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("fd00::/64")}, Port: 4789, Wraps: wraps}}
+		program := new(nft.Compiler).Compile(nft.Input{Node: node}).Program
+		for _, base := range []ruleset.Base{ruleset.FromNode, ruleset.FromPods} {
+			families := map[ruleset.Family]bool{ruleset.IPv4: false, ruleset.IPv6: false}
+			var rules []ruleset.Rule
+			if c := program.Chains[string(base)]; c != nil {
+				rules = c.Rules
+			}
+			for i := range rules {
+				if rules[i].Action != ruleset.NoTrack {
+					continue
+				}
+				for f := range families {
+					families[f] = families[f] || !slices.ContainsFunc(rules[i].Matches, func(m ruleset.Match) bool { return m.Kind == ruleset.MatchFamily && m.Lo != uint16(f) })
+				}
+			}
+			if families[ruleset.IPv4] != wraps || families[ruleset.IPv6] {
+				t.Errorf("a Node that wraps: %t; chain %s takes from conntrack %v", wraps, base, families)
+			}
 		}
 	}
 }

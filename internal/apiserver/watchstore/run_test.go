@@ -46,7 +46,7 @@ func TestRunsAreWhatIsListed(t *testing.T) {
 		for round := range rounds {
 			p := all[random.IntN(len(all))]
 			into := make([]Event, 1+random.IntN(100))
-			events, err := p.TryTake(into)
+			events, err := p.take(into, 1+random.IntN(2*pieceLength))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -106,9 +106,9 @@ func (w *Watcher) TryNext() (watch.Event, bool, error) {
 	return watch.Event{Type: events[0].Type, Object: events[0].Object()}, true, nil
 }
 
-// Take waits for events and returns at least one: as many as fit into the buffer, or up to
-// pieceLength where other receivers are given the same ones. They must not be modified. It fails
-// like Next.
+// Take waits for events and returns at least one: as many as fit into the buffer, or up to a few
+// hundred that other receivers are given too, which are elsewhere. They must not be modified. It
+// fails like Next.
 func (w *Watcher) Take(ctx context.Context, into []Event) ([]Event, error) {
 	return w.wait(ctx, into, pieceLength)
 }
