@@ -114,7 +114,7 @@ type Reports interface {
 type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME, or the name of the Node.
 	Key string
-	// Pods are the Pods of the Node. Nil on a VM.
+	// Pods holds the Pods of the Node. Nil on a VM.
 	Pods *pods.Pods
 	// Network makes the network of the Node, or only encrypts what is between Nodes. Nil where
 	// another CNI plugin makes it, and nothing is encrypted.
@@ -122,8 +122,8 @@ type Options struct {
 	// Balancing leads connections to ports of the Node that Pods want, in a network of ours, and to
 	// Services, unless kube-proxy does that.
 	Balancing *services.Balancing
-	// Services are the Services of the cluster of the Node. Nil where none are known; policies that
-	// have some as peers are refused there.
+	// Services holds the Services of the cluster of the Node. Nil where none are known; policies
+	// that have some as peers are refused there.
 	Services *services.Frontends
 	// Computed reports whether the controller has taken a Pod into account; nil if that cannot be
 	// told. New Pods of the namespaces Essential do not wait for a controller that does not answer.

@@ -15,7 +15,7 @@ type audit struct {
 	// they must be read in any case.
 	surveyed   uint32
 	unsurveyed bool
-	// filters are the filters of others that the log has told, without their numbers of rules.
+	// filters holds the filters of others that the log has told, without their numbers of rules.
 	filters []kernel.Filter
 }
 

@@ -126,7 +126,7 @@ func oneIf(yes bool) float64 {
 	return 0
 }
 
-// Metrics are the metrics of the agent, registered nowhere yet.
+// Metrics returns the metrics of the agent, registered nowhere yet.
 func (a *Agent) Metrics() *Metrics { return a.metrics }
 
 // hear notes that there is something new, and wakes the agent.

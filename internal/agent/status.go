@@ -137,7 +137,7 @@ type HostStatus struct {
 	// the clock of the host differs from the controller's.
 	ConnectionsFull string `json:"connectionsFull,omitempty"`
 	ClockError      string `json:"clockError,omitempty"`
-	// filters are the filters of others, without what changes all the time.
+	// filters holds the filters of others, without what changes all the time.
 	filters []string
 }
 

@@ -95,7 +95,7 @@ type Options struct {
 	// Hosts are those with certificates of our own, which Access.WithHosts recognizes; nil for
 	// none.
 	Hosts *Hosts
-	// Metrics are the metrics of Store; they may be nil.
+	// Metrics holds the metrics of Store; they may be nil.
 	Metrics *Metrics
 	// Limits bound what is held for callers.
 	Limits limits.Limits

@@ -101,7 +101,7 @@ func runTest(cmd *cobra.Command, f *testFlags) error {
 // testReport is what became of all tests.
 type testReport struct {
 	results []placedResult
-	// rules are the rules of the policies, with whether a test is about them; nil where clusters
+	// rules holds the rules of the policies, with whether a test is about them; nil where clusters
 	// have answered.
 	rules []expect.Covered
 }

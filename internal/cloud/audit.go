@@ -27,7 +27,7 @@ type Call struct {
 type State struct {
 	// Name is that of a group that is created or deleted.
 	Name string `json:"name,omitempty"`
-	// Groups are the groups of an interface.
+	// Groups holds the groups of an interface.
 	Groups []string `json:"groups,omitempty"`
 	// Rules are those that the call adds, removes or turns into others, in words.
 	Rules []string `json:"rules,omitempty"`

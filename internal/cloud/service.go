@@ -97,7 +97,7 @@ type ServiceListener struct {
 	Port uint16
 	// Addrs are the addresses of the balancer at which it listens, sorted; nil for all of them.
 	Addrs []netip.Addr
-	// Groups are the groups of which it chooses a target, sorted by ID.
+	// Groups holds the groups of which it chooses a target, sorted by ID.
 	Groups []TargetGroup
 }
 

@@ -42,7 +42,7 @@ type OpenID struct {
 	// Scopes are asked for besides openid. With offline_access the provider gives what renews
 	// tokens.
 	Scopes []string
-	// Authorities are the authorities of its certificate; nil for the system's.
+	// Authorities holds the authorities of its certificate; nil for the system's.
 	Authorities *x509.CertPool
 }
 

@@ -139,7 +139,7 @@ func (s *shelf) list(w http.ResponseWriter, limit, next string) {
 	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[%s]}`, s.version, next, strings.Join(items, ","))
 }
 
-// names are the names of the objects of a snapshot.
+// names returns the names of the objects of a snapshot.
 func (e event) names(t *testing.T) []string {
 	t.Helper()
 	if e.kind != "snapshot" {

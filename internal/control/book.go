@@ -136,7 +136,7 @@ func (b *book) copy(uid types.UID, p policy.Policy) {
 	page.PolicyRef = policy.PolicyRef{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 }
 
-// copies are the copies of policies of the hub that have no status of their own.
+// copies returns the copies of policies of the hub that have no status of their own.
 func (b *book) copies() []types.UID {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -47,7 +47,7 @@ const (
 // hostInfo is what the agent of a host tells of how packets fare besides the policies.
 type hostInfo struct {
 	failsafe []plan.FailsafeFlow
-	// filters are the filters of others, for people.
+	// filters holds the filters of others, for people.
 	filters []string
 	// forwards are families of which it passes packets on between others.
 	forwards []string

@@ -53,7 +53,7 @@ func (c *Computation) endOf(e policy.Entity) end {
 	return out
 }
 
-// semantics are the semantics of the enforcer there. For an agent of an unknown kind they are
+// semantics returns the semantics of the enforcer there. For an agent of an unknown kind they are
 // Antrea's.
 func (e end) semantics() evaluate.Semantics {
 	if e.isCloudVM() || e.agent == AgentOurs {

@@ -471,7 +471,7 @@ func (w *World) SeesAll() bool { return w.computation.view == nil }
 // Label is the value of a label of an endpoint; empty if it has none.
 func (w *World) Label(e *reach.Endpoint, key string) string { return w.Labels(e)[key] }
 
-// Labels are the labels of an endpoint, which must not be changed.
+// Labels returns the labels of an endpoint, which must not be changed.
 func (w *World) Labels(e *reach.Endpoint) map[string]string {
 	return w.computation.Ends[e.EntityRef].Labels
 }

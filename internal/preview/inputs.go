@@ -23,8 +23,8 @@ import (
 // Inputs is what policies are computed from, with where it stands and what is to be said about it.
 type Inputs struct {
 	Objects input.Objects
-	// Secrets are the secrets of manifests only; a cluster's are read one by one, where an account
-	// needs one.
+	// Secrets holds the secrets of manifests only; a cluster's are read one by one, where an
+	// account needs one.
 	Secrets []*corev1.Secret
 
 	// Documents finds where an object of a manifest stands, by objectKey.

@@ -26,7 +26,7 @@ type Planner struct {
 	ClusterID string
 	Open      Opener
 	Close     func()
-	// Lowerers are the lowerers of the clouds that are supported.
+	// Lowerers holds the lowerers of the clouds that are supported.
 	Lowerers Lowerers
 	// Neighbours are accounts that no plan is made for.
 	Neighbours []*cloudv1alpha1.CloudProviderAccount
@@ -38,7 +38,7 @@ type plannedAccount struct {
 	Result   *plan.Result
 	Forecast *forecast.Forecast
 	lowerer  plan.Lowerer
-	// modes are the modes of the VMs that are not simply enforced.
+	// modes holds the modes of the VMs that are not simply enforced.
 	modes    map[plan.VMRef]realize.VMMode
 	failsafe []plan.FailsafeFlow
 	// maxPerWave bounds what is done of the plan at once; 0 means nothing does.

@@ -20,7 +20,7 @@ import (
 type Party struct {
 	// Chosen reports whether an endpoint belongs to it; nil means none does.
 	Chosen func(*Endpoint) bool
-	// Addresses are the addresses of the outside that belong to it. The addresses of endpoints do
+	// Addresses holds the addresses of the outside that belong to it. The addresses of endpoints do
 	// not count.
 	Addresses addrset.Set
 }

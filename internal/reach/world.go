@@ -149,7 +149,7 @@ type kind struct {
 	owner          Owner // of the openings
 	suspended      string
 	public         bool
-	// groups are the groups of the interface, nil if it is not in sight; grouped tells that they
+	// groups holds the groups of the interface, nil if it is not in sight; grouped tells that they
 	// filter.
 	groups  *trace.Membership
 	grouped bool

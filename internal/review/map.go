@@ -71,7 +71,7 @@ func Map(now, then *explain.World, q MapQuestion) *v1alpha1.ReachMap {
 	return out
 }
 
-// Members are the members of a class, or none if there is no such class now.
+// Members returns the members of a class, or none if there is no such class now.
 func Members(w *explain.World, key string) []v1alpha1.ReachEnd {
 	for _, c := range classes.Of(w, nil) {
 		if c.Key != key {

@@ -61,7 +61,7 @@ type sides struct {
 	own map[policy.EntityRef]int
 }
 
-// places are the places of workloads of this cluster.
+// places returns the places of workloads of this cluster.
 func (s *sides) places(side reach.Side) []int {
 	var out []int
 	for _, m := range side.Members {
@@ -106,7 +106,7 @@ func (e *elsewhere) side() reach.Party {
 	}}
 }
 
-// places are the places of addresses.
+// places returns the places of addresses.
 func (e *elsewhere) places(side reach.Side) []int {
 	var out []int
 	for _, m := range side.Members {

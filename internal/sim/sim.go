@@ -127,7 +127,7 @@ type Options struct {
 	// VisibilityDelay and TransitionDelay go into simworld.Options.
 	VisibilityDelay time.Duration
 	TransitionDelay time.Duration
-	// Effects are the effects of simworld.Options.
+	// Effects holds the effects of simworld.Options.
 	Effects effect.Delay
 
 	// NoAuth accepts any key and any signature.
@@ -363,7 +363,7 @@ func (s *Server) URL() string {
 // World is the simulated cloud.
 func (s *Server) World() *simworld.World { return s.world }
 
-// Queues are the queues of all accounts. A queue's URL is URL() and its Ref's Path.
+// Queues returns the queues of all accounts. A queue's URL is URL() and its Ref's Path.
 func (s *Server) Queues() *sqs.Queues { return s.queues }
 
 // SetEventDelay changes Options.Events.Delay for events from now on.

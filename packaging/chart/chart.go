@@ -151,7 +151,7 @@ type Switch struct {
 	States []map[string]any
 }
 
-// Switches are the switches of the chart nephele.
+// Switches returns the switches of the chart nephele.
 func Switches() []Switch {
 	on := func(key string, more map[string]any) map[string]any {
 		v := map[string]any{"enabled": true}

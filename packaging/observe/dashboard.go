@@ -27,7 +27,7 @@ type Panel struct {
 // Query is a PromQL expression and what its lines are called.
 type Query struct{ Expr, Legend string }
 
-// Dashboards are the dashboards of the chart.
+// Dashboards returns the dashboards of the chart.
 func Dashboards() []Dashboard {
 	return []Dashboard{overview(), clouds(), policies(), agents(), flows()}
 }

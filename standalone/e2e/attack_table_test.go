@@ -44,8 +44,8 @@ type attempt struct {
 // anyway are attempts that every user with "edit" may make.
 var anyway = personas
 
-// ways are the ways of writing an object. base is one that exists, nil if changing it is not the
-// point; change makes the attempt of it.
+// ways returns the ways of writing an object. base is one that exists, nil if changing it is not
+// the point; change makes the attempt of it.
 func (a *arena) ways(
 	base *unstructured.Unstructured,
 	fresh *unstructured.Unstructured,

@@ -46,7 +46,7 @@ func TestRestoreBesideTheOriginal(t *testing.T) {
 	})
 	twin.run()
 	if other := twin.soleWriter(metav1.ConditionFalse, cloudv1.ReasonAnotherInstance); other == "" {
-		t.Error("it does not name the other instance because of which it has stopped")
+		t.Error("it does not name the instance that made it stop")
 	}
 	original.soleWriter(metav1.ConditionTrue, cloudv1.ReasonOK)
 	im.settle("beside a restored copy", want)

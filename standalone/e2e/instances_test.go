@@ -87,7 +87,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	twin.run()
 	other := twin.soleWriter(metav1.ConditionFalse, cloudv1.ReasonAnotherInstance)
 	if other == "" {
-		t.Error("it does not name the other instance because of which it has stopped")
+		t.Error("it does not name the instance that made it stop")
 	}
 
 	// What the copy wants now, to give everything back, is not done.
@@ -131,7 +131,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	original.kill()
 	original.run()
 	if by := original.soleWriter(metav1.ConditionFalse, cloudv1.ReasonAnotherInstance); by == "" {
-		t.Error("it does not name the other instance because of which it has stopped")
+		t.Error("it does not name the instance that made it stop")
 	}
 	next = im.oracle.copy()
 	next.policies = next.policies[:1]

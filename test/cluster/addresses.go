@@ -39,7 +39,7 @@ func plans() map[corev1.IPFamily]*plan {
 	}
 }
 
-// families are the families of the cluster, the primary one first.
+// families returns the families of the cluster, the primary one first.
 func (c *Cluster) families() []*plan {
 	known := plans()
 	if len(c.o.Families) == 0 {

@@ -49,7 +49,7 @@ type Options struct {
 	// Network is the mode in which the agents make the network of the Pods, such as encap; empty
 	// leaves that to the bridge plugin.
 	Network string
-	// Families are the families of the addresses, the primary one first; IPv4 for none.
+	// Families holds the families of the addresses, the primary one first; IPv4 for none.
 	Families []corev1.IPFamily
 	// Nodes is how many there are, and Subnets in how many subnets they take turns; 0 means one.
 	Nodes, Subnets int

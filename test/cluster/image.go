@@ -122,7 +122,7 @@ func encode(v any) []byte {
 	return data
 }
 
-// commands are the commands of busybox. Its wget crashes when it is given a time limit.
+// commands holds the commands of busybox. Its wget crashes when it is given a time limit.
 var commands = []string{"cat", "date", "echo", "grep", "hostname", "ip", "ls", "mkdir", "nslookup", "rm", "seq", "sleep", "test", "timeout", "touch", "true"}
 
 // tools writes the programs of Pods into a layer, without what no one reads there.

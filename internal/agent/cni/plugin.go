@@ -57,8 +57,8 @@ type config struct {
 	Network bool `json:"network,omitempty"`
 }
 
-// Versions are the versions of the specification that the plugin knows: a chained plugin needs the
-// result of the one before it.
+// Versions returns the versions of the specification that the plugin knows: a chained plugin needs
+// the result of the one before it.
 func Versions() version.PluginInfo {
 	return version.PluginSupports("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 }

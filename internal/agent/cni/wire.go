@@ -75,8 +75,8 @@ func (w *Wanted) Check() error {
 
 // Assigned is what an interface of a Pod is to have.
 type Assigned struct {
-	// Addresses are the addresses of the interface, Gateways where it sends everything, one of each
-	// family.
+	// Addresses holds the addresses of the interface, Gateways where it sends everything, one of
+	// each family.
 	Addresses []netip.Addr `json:"addresses"`
 	Gateways  []netip.Addr `json:"gateways"`
 	MTU       int          `json:"mtu"`

@@ -65,7 +65,7 @@ type Options struct {
 	// Groups watches the EgressGroups of the Node.
 	Groups func(ctx context.Context) (Stream, error)
 	Leases Leases
-	// Nodes are the Nodes of the cluster, trimmed; false before they are known.
+	// Nodes returns the Nodes of the cluster, trimmed; false before they are known.
 	Nodes func() ([]any, bool)
 	// Except are others to which Pods keep their address, and NoSNAT tells that it is everybody but
 	// for Egresses.

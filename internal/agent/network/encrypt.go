@@ -102,7 +102,7 @@ type Sealing struct {
 	Key  PublicKey
 	Port uint16
 	MTU  int
-	// Addresses are the addresses of the device, sorted.
+	// Addresses holds the addresses of the device, sorted.
 	Addresses []netip.Addr
 	Peers     map[PublicKey]SealedPeer
 	// InAgent tells that a process encrypts, because the kernel cannot: the agent by WireGuard,

@@ -42,7 +42,7 @@ type VXLAN struct {
 	Local netip.Addr
 	MAC   MAC
 	MTU   int
-	// Addresses are the addresses of the device, sorted.
+	// Addresses holds the addresses of the device, sorted.
 	Addresses []netip.Addr
 }
 
@@ -75,7 +75,7 @@ type Route struct {
 
 // Underlay is what of the Node the network is built on.
 type Underlay struct {
-	// Addresses are the addresses of the Node on links that are not ours.
+	// Addresses holds the addresses of the Node on links that are not ours.
 	Addresses []netip.Prefix
 	// Toward are the links of the routes to some of the other Nodes, or of the Node's own address.
 	Toward []Hop

@@ -11,7 +11,7 @@ type Status struct {
 	Mode Mode `json:"mode"`
 	// MTU is that of Pods; 0 while it is not known.
 	MTU int `json:"mtu,omitempty"`
-	// Ranges are the ranges of Pods of this Node, and how much of them is in use.
+	// Ranges holds the ranges of Pods of this Node, and how much of them is in use.
 	Ranges []Usage `json:"ranges,omitempty"`
 	// Tunnels and Direct count the Nodes that are reached by VXLAN, and by routes of the subnet.
 	Tunnels int `json:"tunnels"`

@@ -435,8 +435,8 @@ func (b *Balance) has(at netip.AddrPort) bool {
 	return in(b.Backends) || in(b.Inside)
 }
 
-// places are the places of a former Balanced and of this one that may differ, with where each led
-// and leads; nil is nowhere.
+// places returns the places of a former Balanced and of this one that may differ, with where each
+// led and leads; nil is nowhere.
 func (b *Balanced) places(former *Balanced) iter.Seq2[Frontend, [2]*Balance] {
 	return func(yield func(Frontend, [2]*Balance) bool) {
 		if touched, known := b.touched(former); known {

@@ -56,7 +56,7 @@ type Frontend struct {
 
 // Names is what is known of domain names.
 type Names struct {
-	// Addresses are the addresses of names, and of all names that a pattern matches, sorted.
+	// Addresses holds the addresses of names, and of all names that a pattern matches, sorted.
 	Addresses map[string][]netip.Addr
 	// Resolvers are the DNS servers whose answers are trusted.
 	Resolvers []netip.Addr
@@ -91,19 +91,20 @@ type Compiler struct {
 	Forwarded bool
 
 	groups map[string]*groupParts
-	// classes are the classes of the last run, by their keys; that of the host itself has the key
+	// classes holds the classes of the last run, by their keys; that of the host itself has the key
 	// "".
 	classes map[string]*class
 	// run counts the calls of Compile, gathered those in which groups have come or gone.
 	run, gathered uint64
-	// parts are the parts of the last Program, segments what it has of policies, and refers counts
-	// how many of these refer to each of parts, but for members of groups, which count themselves.
+	// parts holds the parts of the last Program, segments what it has of policies, and refers
+	// counts how many of these refer to each of parts, but for members of groups, which count
+	// themselves.
 	parts    *ruleset.Parts
 	segments []*segment
 	// spare is where the parts of the next Program go.
 	spare  []*segment
 	refers map[ruleset.PartKey]int
-	// blocks are the blocks of the last Program, by the names of their chains. least is from how
+	// blocks holds the blocks of the last Program, by the names of their chains. least is from how
 	// many segments on there are any; 0 is leastBlock.
 	blocks map[string]*block
 	least  int
@@ -145,7 +146,7 @@ type groupParts struct {
 	// run is the last one that knew the group.
 	run     uint64
 	members [2]*ruleset.Part
-	// ports are the ports of members that have a name, by their keys.
+	// ports holds the ports of members that have a name, by their keys.
 	ports map[ruleset.PartKey]*namedPorts
 }
 
@@ -413,7 +414,7 @@ type work struct {
 	podClass []string
 	// igmp tells that a policy is about IGMP.
 	igmp bool
-	// parts are the parts of the program, segments what is in it of policies.
+	// parts holds the parts of the program, segments what is in it of policies.
 	parts    *ruleset.PartsEdit
 	segments []*segment
 	// with and runs are used again for every direction.

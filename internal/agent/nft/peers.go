@@ -282,7 +282,7 @@ func (w *work) replace(former, now *groupParts) {
 	}
 }
 
-// addresses are the addresses of a member in a family, as bytes.
+// addresses returns the addresses of a member in a family, as bytes.
 func addresses(m v1beta2.GroupMember, f ruleset.Family) []string {
 	var out []string
 	for _, ip := range m.IPs {

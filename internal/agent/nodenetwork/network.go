@@ -80,7 +80,7 @@ type Options struct {
 	// Listen opens the port by which Nodes find out whether packets come to others. Nil: they do
 	// not.
 	Listen func(ctx context.Context, network, address string) (net.PacketConn, error)
-	// Keys are the keys of WireGuard; nil where nothing is encrypted.
+	// Keys holds the keys of WireGuard; nil where nothing is encrypted.
 	Keys Keys
 	// IPsec is what encrypts by IPsec; nil where nothing does.
 	IPsec IPsec
@@ -161,7 +161,7 @@ func New(o Options) *Network {
 	return n
 }
 
-// Nodes are the Nodes of the cluster, trimmed; false before they are known.
+// Nodes returns the Nodes of the cluster, trimmed; false before they are known.
 func (n *Network) Nodes() ([]any, bool) { return n.nodes.List(), n.run.HasSynced() }
 
 // JoinPods connects it with the Pods of the Node. It calls changed when the rules for the network

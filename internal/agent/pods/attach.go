@@ -148,8 +148,8 @@ func (t *attachments) told() *tale {
 	return out
 }
 
-// pods are the Pods of the Node with their addresses: those that the API knows, in the order of the
-// list, and those of which only the runtime has told.
+// pods returns the Pods of the Node with their addresses: those that the API knows, in the order of
+// the list, and those of which only the runtime has told.
 func (t *tale) pods(list []*corev1.Pod) []nft.Pod {
 	taken := map[netip.Addr]bool{}
 	for i := range t.attached {

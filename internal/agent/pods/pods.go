@@ -363,7 +363,7 @@ func (p *Pods) Current() (*nft.Node, uint64) {
 	return p.node, p.version
 }
 
-// Addresses are the addresses of the Node, as far as they are known, sorted.
+// Addresses returns the addresses of the Node, as far as they are known, sorted.
 func (p *Pods) Addresses() []netip.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()

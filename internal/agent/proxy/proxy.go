@@ -74,7 +74,7 @@ type Balancer struct {
 	// from nothing.
 	run        uint64
 	unfinished bool
-	// services are the Services of the last time, and order the same by their age: of two that
+	// services holds the Services of the last time, and order the same by their age: of two that
 	// claim the same place the older one has it.
 	services map[name]*known
 	order    []*known

@@ -99,7 +99,7 @@ func WitnessHooks() []Hook {
 	return out
 }
 
-// Paths are the paths of all webhooks.
+// Paths returns the paths of all webhooks.
 func Paths() []string {
 	var out []string
 	for _, h := range append(Hooks(), WitnessHooks()...) {

@@ -36,7 +36,7 @@ type IPsecOptions struct {
 	Log     logr.Logger
 }
 
-// Commands are the commands of hosts as commands of nephele of a version, which cannot encrypt.
+// Commands returns the commands of hosts as commands of nephele of a version, which cannot encrypt.
 func Commands(version string) []*cobra.Command { return []*cobra.Command{agentCommand(version, nil)} }
 
 // Program is the agent as a program of its own: "nephele-agent status" is "nephele agent status".

@@ -50,7 +50,7 @@ func (l *beatLab) beat(n int, c func() cloud.Call, err *cloud.Error) {
 	}
 }
 
-// lines are the lines of the file in short: phase, outcome, heartbeats left out.
+// lines returns the lines of the file in short: phase, outcome, heartbeats left out.
 func (l *beatLab) lines() (out []string) {
 	l.Helper()
 	for _, text := range read(l.T, l.file) {

@@ -52,8 +52,8 @@ type Config struct {
 	Audit Auditor
 	// Gate, if set, is asked before every request.
 	Gate egress.Gate
-	// Quotas are the quotas of the subscription where they differ from Azure's; nil means that none
-	// does.
+	// Quotas holds the quotas of the subscription where they differ from Azure's; nil means that
+	// none does.
 	Quotas *v1alpha1.AzureQuotas
 	// Former are groups that interfaces may have had, by interface, all in lower case: the snapshot
 	// also says what they mean there. NoGroup means none.

@@ -247,7 +247,7 @@ func (i *Inventory) Revisit() {
 	}
 }
 
-// keys are the keys of the known accounts.
+// keys returns the keys of the known accounts.
 func (i *Inventory) keys() []types.NamespacedName {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -42,7 +42,7 @@ type bucket struct {
 	documented Rate
 
 	mu sync.Mutex
-	// tokens are the tokens of the present rate.
+	// tokens holds the tokens of the present rate.
 	tokens *rate.Limiter
 	// rest is the rate that is exceeded only after hold.
 	rest float64

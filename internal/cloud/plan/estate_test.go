@@ -57,7 +57,7 @@ type policySet struct {
 	Address  [][]int
 	Applied  [][]int
 	Policies []policySpec
-	// Modes are the modes of VMs that are not simply enforced.
+	// Modes holds the modes of VMs that are not simply enforced.
 	Modes map[int]plan.Mode
 	// Agents are the VMs that are left to agents, with the directions in which all is let in.
 	Agents map[int][2]bool `json:",omitempty"`

@@ -115,7 +115,7 @@ func (s *isolation) why() *reason.Reason {
 	return reason.Why(reason.PlannerFault).Quoting(s.first.Text)
 }
 
-// interfaces are the interfaces of the VMs that are selected.
+// interfaces returns the interfaces of the VMs that are selected.
 func (s *isolation) interfaces() []InterfaceKey {
 	selected := map[VMRef]bool{}
 	for _, set := range []map[EntityRef]VMRef{s.in.Entities, s.in.Services} {

@@ -53,7 +53,7 @@ func newPlanning(in Input, lower Lowerer, late func() bool) *planning {
 	return p
 }
 
-// states are the states of the regions.
+// states returns the states of the regions.
 func (c *planning) states() (out []*guard.States) {
 	for _, r := range c.regions {
 		out = append(out, r.guard)

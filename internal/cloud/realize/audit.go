@@ -151,7 +151,7 @@ func changesOf(s plan.Step, op cloud.Op) status.Changes {
 
 // bookkeeping keeps count of what a worker does.
 type bookkeeping struct {
-	// ledgers are the ledgers of the plan that is being applied, by region; only run's goroutine
+	// ledgers holds the ledgers of the plan that is being applied, by region; only run's goroutine
 	// sets them.
 	ledgers map[string]*ledger
 	sent    atomic.Int64

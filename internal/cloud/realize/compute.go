@@ -22,7 +22,7 @@ type computed struct {
 	result *plan.Result
 	// seen are the snapshots of the regions, which are Report.Seen.
 	seen map[string]*cloud.Snapshot
-	// parts are the parts of the regions, and claims the owners of the networks, by network.
+	// parts holds the parts of the regions, and claims the owners of the networks, by network.
 	parts  partition
 	claims map[string]string
 	// unmarked are the networks that are planned for without cloud.TagRevision.

@@ -86,7 +86,7 @@ type event struct {
 	name string
 	// do changes the engine; it may be nil.
 	do func(*lab)
-	// modes are the modes of the VMs from now on, by name; nil leaves them as they are.
+	// modes holds the modes of the VMs from now on, by name; nil leaves them as they are.
 	modes map[string]plan.Mode
 	// release is set if the account is deleted.
 	release bool

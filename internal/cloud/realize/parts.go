@@ -54,7 +54,7 @@ func (p partition) of(region, network string) part {
 
 // stuck are the parts of an account that have failed in a round. The zero value is none.
 type stuck struct {
-	// parts are the parts of the last computation.
+	// parts holds the parts of the last computation.
 	parts partition
 	at    map[part]error
 }
@@ -89,7 +89,7 @@ func (s *stuck) rest(p plan.Plan) plan.Plan {
 // failure is why parts have failed; nil if none has.
 func (s *stuck) failure() error { return worst(slices.Collect(maps.Values(s.at))) }
 
-// networks are the networks of the parts that have failed, by region and id.
+// networks returns the networks of the parts that have failed, by region and id.
 func (s *stuck) networks() map[string]map[string]bool {
 	if len(s.at) == 0 {
 		return nil

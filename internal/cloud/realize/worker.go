@@ -53,10 +53,10 @@ type worker struct {
 	notSigned bool
 	// latest is the last computation that led to a report; only run's goroutine uses it.
 	latest computed
-	// limits are the limits of the regions that were ever planned for; only run's goroutine uses
+	// limits holds the limits of the regions that were ever planned for; only run's goroutine uses
 	// them.
 	limits map[string]cloud.Limits
-	// faults are the faults of the last computation; only run's goroutine uses them.
+	// faults holds the faults of the last computation; only run's goroutine uses them.
 	faults map[string]bool
 	// brake holds what waits for a confirmation; only run's goroutine uses it.
 	brake brake.Brake

@@ -36,7 +36,7 @@ type View struct {
 	Provider v1alpha1.CloudProvider
 	// Snapshots are the last whole snapshots of the regions that have one.
 	Snapshots []*cloud.Snapshot
-	// Selectors are the selectors of the account, sorted; see Sort.
+	// Selectors holds the selectors of the account, sorted; see Sort.
 	Selectors []v1alpha1.CloudEntitySelector
 	// MergeTags puts spec.tags of VirtualMachine objects among the tags of the cloud.
 	MergeTags bool

@@ -17,7 +17,7 @@ import (
 
 // Surroundings are the objects that decide what an account's loop makes of the account.
 type Surroundings struct {
-	// Selectors are the selectors of the account and perhaps of others.
+	// Selectors holds the selectors of the account and perhaps of others.
 	Selectors []*v1alpha1.CloudEntitySelector
 	// VMs are the VirtualMachine objects that exist, for the tags that users gave them and for the
 	// annotation that breaks the glass.

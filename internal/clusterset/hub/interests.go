@@ -100,9 +100,9 @@ func (h *Hub) grant(m *member) {
 	m.asked = asked
 }
 
-// tooBroad says why a group of so many members is refused; "" if it is not. given says that the
-// member has it from this hub, claims that it says it has it from a former one. members are the
-// members of its other groups, claimed the members of other groups that it claims.
+// tooBroad says why a group of so many members is refused; "" if it is not. given tells that this
+// hub has sent the group to the cluster, claims that the cluster says a former hub has. members
+// counts the members of the cluster's other groups, claimed the members of groups that it claims.
 func tooBroad(given, claims bool, size, members, claimed int) string {
 	switch {
 	case given:

@@ -80,7 +80,7 @@ type target struct {
 
 // outline is what members are to have.
 type outline struct {
-	// policies are the policies of each member, by uid.
+	// policies holds the policies of each member, by uid.
 	policies map[string]map[string]*wire.Policy
 	groups   map[string]peers.Group
 	targets  []target

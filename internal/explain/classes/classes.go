@@ -53,7 +53,7 @@ type Class struct {
 	Account, Region, Network string
 	// Suspended is why policies are not enforced on them then; empty if they are.
 	Suspended string
-	// Names are the names of the members, sorted.
+	// Names holds the names of the members, sorted.
 	Names []string
 	// Now and Then are the members in the two worlds, sorted by name.
 	Now, Then []*reach.Endpoint

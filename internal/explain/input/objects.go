@@ -203,7 +203,7 @@ func (in *Objects) WithOwnLabels(labels map[string]string) map[string]string {
 	return out
 }
 
-// Snapshots are the snapshots of all accounts that were read.
+// Snapshots returns the snapshots of all accounts that were read.
 func (in *Objects) Snapshots() []*cloud.Snapshot {
 	var out []*cloud.Snapshot
 	for _, a := range in.Observed {

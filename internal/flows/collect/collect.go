@@ -97,7 +97,7 @@ type Place struct {
 	Azure bool
 }
 
-// prefixes are the prefixes of the files of a day.
+// prefixes returns the prefixes of the files of a day.
 func (p *Place) prefixes(day time.Time) (out []string) {
 	base := strings.Trim(p.Prefix, "/")
 	if base != "" {
@@ -300,7 +300,7 @@ func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([
 	return out, nil
 }
 
-// prefixes are the prefixes of the files that may be new.
+// prefixes returns the prefixes of the files that may be new.
 func (c *Collector) prefixes(ctx context.Context, s cloud.Storage, now time.Time) (out []string, err error) {
 	if !c.Place.Azure {
 		for day := now.UTC().Add(-window).Truncate(24 * time.Hour); !day.After(now.UTC().Add(ahead)); day = day.Add(24 * time.Hour) {

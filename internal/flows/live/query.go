@@ -251,7 +251,8 @@ func (s *Store) each(since time.Time, minutes bool, do func(*window, key, *row))
 type answer struct {
 	*filter
 	*analysis.FlowQueryStatus
-	// places are the places of flows, by what is cheap to compare, and keys what they are in whole.
+	// places holds the places of flows, by what is cheap to compare, and keys what they are in
+	// whole.
 	places map[nearly][]int32
 	keys   []alike
 }

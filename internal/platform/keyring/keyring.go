@@ -75,7 +75,7 @@ func (r Ring) Without(id string) (Ring, error) {
 	}
 }
 
-// IDs are the ids of the keys, the current one first.
+// IDs returns the ids of the keys, the current one first.
 func (r Ring) IDs() []string {
 	var out []string
 	for _, k := range r {

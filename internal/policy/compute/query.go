@@ -22,7 +22,7 @@ func (e *Engine) Size() (policies, addressGroups, appliedToGroups int) {
 // EntityState is what is known of an entity.
 type EntityState struct {
 	policy.EntityRef
-	// Addresses are the addresses of the entity, IPv4-mapped ones as IPv4.
+	// Addresses holds the addresses of the entity, IPv4-mapped ones as IPv4.
 	Addresses []netip.Addr
 	// Excluded marks a Pod that is in no group: one that shares its Node's addresses, or has ended.
 	Excluded bool

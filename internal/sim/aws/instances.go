@@ -89,7 +89,7 @@ type Instance struct {
 	SubnetID         string        `json:"subnetId,omitempty"` // empty once terminated
 	Tags             Tags          `json:"tags,omitempty"`
 	Visible          time.Time     `json:"visible,omitzero"`
-	// Attributes are the attributes of ModifyInstanceAttribute.
+	// Attributes holds the attributes of ModifyInstanceAttribute.
 	Attributes InstanceAttributes `json:"attributes,omitzero"`
 
 	NetworkInterfaces []NetworkInterface `json:"-"`

@@ -135,7 +135,7 @@ func (d *Resources) BalancerOf(nic string) *native.Service {
 	return nil
 }
 
-// Members are the members of a cluster, replication group or file system, by name.
+// Members returns the members of a cluster, replication group or file system, by name.
 func (d *Resources) Members(of native.Ref) (out []*native.Service) {
 	for _, key := range slices.Sorted(maps.Keys(d.Services)) {
 		if x := d.Services[key]; x.Parent != "" && x.ParentRef() == of {

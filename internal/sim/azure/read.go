@@ -260,7 +260,7 @@ func setReferences(properties map[string]any, name string, ids []string) {
 	properties[name] = list
 }
 
-// objects are the objects of a JSON list.
+// objects returns the objects of a JSON list.
 func objects(v any) []map[string]any {
 	list, _ := v.([]any)
 	out := make([]map[string]any, 0, len(list))
@@ -319,7 +319,7 @@ func (c *Cloud) ResourceGroup(by *Principal, id document.ID) (ResourceGroup, err
 	return *c.groups[id.Key()], nil
 }
 
-// Tags are the tags of a resource or resource group. It is a read.
+// Tags returns the tags of a resource or resource group. It is a read.
 func (c *Cloud) Tags(by *Principal, id document.ID) (map[string]string, error) {
 	if err := (access{c}).admit(by, "Microsoft.Resources/tags/read", id); err != nil {
 		return nil, err

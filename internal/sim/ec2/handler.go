@@ -42,7 +42,7 @@ type Config struct {
 	// Latency is waited before each call is executed.
 	Latency  time.Duration
 	Throttle *Throttle
-	// Queues are the queues of SQS; nil means that there is no such service.
+	// Queues holds the queues of SQS; nil means that there is no such service.
 	Queues  *sqs.Queues
 	Faults  *Faults
 	Journal *Journal

@@ -68,7 +68,7 @@ func (r *Site) Judge() *packet.Judge { return r.store.judge() }
 // Zones are the availability zones of the region, by name.
 func (r *Site) Zones() []aws.Zone { return r.own.zones }
 
-// Quotas are the quotas of the account.
+// Quotas returns the quotas of the account.
 func (r *Site) Quotas() aws.Quotas { return r.store.quotas(r.Account) }
 
 // Visible is when a resource that is made now can be seen.

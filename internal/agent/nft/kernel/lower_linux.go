@@ -845,8 +845,8 @@ func hooks() map[string]hook {
 	}
 }
 
-// hooks are the hooks of chains, where some kernels cannot have all: what translates nothing there
-// is no chain for translation.
+// hooks returns the hooks of chains, where some kernels cannot have all: what translates nothing
+// there is no chain for translation.
 func (l lacks) hooks() map[string]hook {
 	out := hooks()
 	if l[FeatureMasquerade] {

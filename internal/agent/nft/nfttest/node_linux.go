@@ -16,7 +16,7 @@ import (
 // Lab is a Node with Pods and others around it, each a network namespace.
 type Lab struct {
 	Node, Peers *Host
-	// Pods are the Pods of NodeWorld. The first half are ports of one bridge, as with the CNI
+	// Pods holds the Pods of NodeWorld. The first half are ports of one bridge, as with the CNI
 	// plugin bridge; the others have a route of their own each, as with ptp.
 	Pods []*Host
 	// Peers4 and Peers6 are the addresses of the machines around it.

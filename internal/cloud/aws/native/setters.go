@@ -161,7 +161,7 @@ func (s setting) untagEndpoint(ctx context.Context, id string) error {
 	return s.conn.classify("DeleteTags", err)
 }
 
-// keys are the keys of the op's tags, sorted.
+// keys returns the keys of the op's tags, sorted.
 func (s setting) keys() []string { return slices.Sorted(maps.Keys(s.op.Tags)) }
 
 // tagsOf are the op's tags in the form of a service's API, sorted.

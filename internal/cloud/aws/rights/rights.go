@@ -98,7 +98,7 @@ func present(value string) []string {
 	return []string{value}
 }
 
-// partitions are the partitions of AWS that the regions are in.
+// partitions returns the partitions of AWS that the regions are in.
 func (p Pins) partitions() []string {
 	found := map[string]bool{}
 	for _, r := range p.Regions {

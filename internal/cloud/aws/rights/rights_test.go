@@ -54,7 +54,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// statements are the statements of a policy, as JSON.
+// statements returns the statements of a policy, as JSON.
 func statements(t *testing.T, policy []byte) []string {
 	t.Helper()
 	var d struct{ Statement []json.RawMessage }

@@ -42,7 +42,7 @@ type pool struct {
 	Name       string `json:"name"`
 	Properties struct {
 		Network *Reference `json:"virtualNetwork"`
-		// Addresses are the addresses of a load balancer that are named as such, and not by an
+		// Addresses holds the addresses of a load balancer that are named as such, and not by an
 		// interface.
 		Addresses []struct {
 			Properties struct {
@@ -50,7 +50,7 @@ type pool struct {
 				Network *Reference `json:"virtualNetwork"`
 			} `json:"properties"`
 		} `json:"loadBalancerBackendAddresses"`
-		// Hosts are the hosts of an application gateway.
+		// Hosts holds the hosts of an application gateway.
 		Hosts []struct {
 			Address string `json:"ipAddress"`
 			FQDN    string `json:"fqdn"`
@@ -172,7 +172,7 @@ func protocols(text string) []int {
 	return []int{cloud.TCP, cloud.UDP}
 }
 
-// addresses are the addresses of a front end.
+// addresses returns the addresses of a front end.
 func (f *frontend) addresses(w *Region) (private, public []netip.Addr) {
 	if a, err := netip.ParseAddr(f.Properties.Address); err == nil && f.Properties.Public.key() == "" {
 		private = append(private, a)

@@ -25,8 +25,8 @@ func RoomOf(q *v1alpha1.AzureQuotas) Room {
 	return Room{cmp.Or(int(q.NetworkSecurityGroups), usualNSGs), cmp.Or(int(q.ApplicationSecurityGroups), usualASGs)}
 }
 
-// Limits are the limits of an account. A group of ours is one of either kind, so the lower quota
-// counts.
+// Limits returns the limits of an account. A group of ours is one of either kind, so the lower
+// quota counts.
 func Limits(r Room) cloud.Limits {
 	return cloud.Limits{
 		RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: min(r.nsgs, r.asgs), TagsPerResource: 50,

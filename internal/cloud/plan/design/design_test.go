@@ -29,7 +29,7 @@ func nicOf(s *design.Designer, vm string) *guard.NIC {
 	return s.Guard.NICs[slices.IndexFunc(s.Guard.NICs, func(n *guard.NIC) bool { return n.VMID == vm })]
 }
 
-// vms are the VMs of a class, which stand for its name.
+// vms returns the VMs of a class, which stand for its name.
 func vms(c *form.Class) string {
 	var out []string
 	for _, n := range c.NICs {

@@ -81,7 +81,7 @@ type fitting struct {
 	// mixed tells in what form the rules fit: for everything that is named, in order, whether that
 	// is done in the mixed form.
 	mixed []bool
-	// rules are the rules of the form that fits, with the names of the groups in named.
+	// rules holds the rules of the form that fits, with the names of the groups in named.
 	rules []cloud.Rule
 	named int
 }

@@ -78,7 +78,7 @@ func (v *View) Holders(group string) []*cloud.Interface {
 // same, or there is an active peering in the region.
 func (v *View) Reaches(from, to string) bool { return from == to || v.peered[[2]string{from, to}] }
 
-// Rules are the rules of groups in one direction. Groups that do not exist have none.
+// Rules returns the rules of groups in one direction. Groups that do not exist have none.
 func (v *View) Rules(groups []string, d cloud.Direction) []cloud.Rule {
 	var out []cloud.Rule
 	for _, id := range cloud.Deciding(groups, v.Group) {

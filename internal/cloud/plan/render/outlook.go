@@ -25,7 +25,8 @@ type Outlook struct {
 	Enforced map[plan.PolicyRef]bool
 	Refused  map[string]bool
 
-	// groups are the groups of ours that the interfaces would hold and whose rules would be others.
+	// groups holds the groups of ours that the interfaces would hold and whose rules would be
+	// others.
 	groups map[groupRef]ruleCount
 }
 

@@ -43,7 +43,7 @@ func newBorders(s *cloud.Snapshot) *borders {
 	return b
 }
 
-// obstructions are the obstructions of a VM, as it is when the plan is done. Only what policies
+// obstructions returns the obstructions of a VM, as it is when the plan is done. Only what policies
 // allow counts: where they leave a direction to the groups that the VM has of its own, nothing has
 // changed.
 func (s *reporter) obstructions(vm *guard.VM) []Obstruction {

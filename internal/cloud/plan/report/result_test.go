@@ -50,7 +50,7 @@ func stays(w *intenttest.World, s *guard.States) *form.Design {
 	return d
 }
 
-// codes are the codes of a reason and of its causes.
+// codes returns the codes of a reason and of its causes.
 func codes(why *reason.Reason) string {
 	var out []string
 	for ; why != nil; why = why.Because {

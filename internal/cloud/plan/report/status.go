@@ -15,7 +15,7 @@ type VMStatus struct {
 	Mode intent.Mode
 	// Policies are those that select the VM, in the order of evaluation.
 	Policies []VMPolicy
-	// Interfaces are the interfaces of the VM and their state after the plan, in device order.
+	// Interfaces holds the interfaces of the VM and their state after the plan, in device order.
 	Interfaces []InterfaceStatus
 	// Obstructed is what the filters of subnets deny of what policies allow, by interface in device
 	// order.

@@ -21,7 +21,7 @@ type worklist struct {
 
 	script *script
 	tags   *tagger
-	// descriptions are the descriptions of wanted rules in groups of others.
+	// descriptions holds the descriptions of wanted rules in groups of others.
 	descriptions map[placed]string
 }
 

@@ -26,7 +26,7 @@ type Places interface {
 	// writes reports whether the process may write to the account, as far as its cluster is
 	// concerned.
 	writes(account string) bool
-	// rules are the rules of this process.
+	// rules returns the rules of this process.
 	rules() tenure.Rules
 }
 

@@ -61,7 +61,7 @@ type Metrics interface {
 type Presence struct {
 	Subject
 	g Places
-	// rules are the rules of this process.
+	// rules holds the rules of this process.
 	rules tenure.Rules
 	// kicked has room for one token: there is a reason to look before the time.
 	kicked chan struct{}

@@ -16,8 +16,8 @@ type memory map[string]formerly
 // formerly is what an interface had before it was taken over.
 type formerly struct {
 	groups []string
-	// views are the views of the groups that are shown for this interface alone, as they were when
-	// the record was last right. A cloud shows them only as long as the record names them.
+	// views holds the views of the groups that are shown for this interface alone, as they were
+	// when the record was last right. A cloud shows them only as long as the record names them.
 	views []cloud.Group
 }
 

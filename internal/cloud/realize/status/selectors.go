@@ -21,7 +21,7 @@ import (
 
 // modeNews is what a report says of the modes of some VMs.
 type modeNews struct {
-	// outlooks are the outlooks of the planned VMs.
+	// outlooks holds the outlooks of the planned VMs.
 	outlooks []render.Outlook
 	// broken are the VMs that break-glass releases, with the object that says so, and free how many
 	// of them hold no group of ours any more.

@@ -53,7 +53,7 @@ const (
 
 // Believed is what is to be recorded.
 type Believed interface {
-	// Versions are the versions of what is believed of the members that have told all, by name.
+	// Versions returns the versions of what is believed of the members that have told all, by name.
 	Versions() map[string]uint64
 	// Content is what is believed of a member, divided into so many parts; false if there is no
 	// such member.

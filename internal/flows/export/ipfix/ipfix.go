@@ -97,7 +97,7 @@ func address(id uint16, pen uint32, v6 bool, of func(*live.Entry) netip.Addr) fi
 	}}
 }
 
-// fields are the fields of a template, in the order in which Antrea writes them.
+// fields returns the fields of a template, in the order in which Antrea writes them.
 func (e *Encoder) fields(v6 bool) []field {
 	source, destination, service := uint16(8), uint16(12), uint16(168)
 	if v6 {

@@ -109,7 +109,7 @@ func Throttled(service string) *aws.Error {
 // route is one REST action: method and path, in which {Name} is a parameter.
 type route struct{ service, method, path, action string }
 
-// routes are the routes of the EFS and Lambda API references. It is never written to.
+// routes holds the routes of the EFS and Lambda API references. It is never written to.
 var routes = []route{
 	{EFS, http.MethodGet, "/2015-02-01/file-systems", "DescribeFileSystems"},
 	{EFS, http.MethodGet, "/2015-02-01/mount-targets", "DescribeMountTargets"},
@@ -219,7 +219,7 @@ func (c *Call) byARN(arn string, kinds ...native.Kind) (native.Service, bool) {
 	return native.Service{}, false
 }
 
-// zones are the zones of the subnets that the account sees, by subnet.
+// zones returns the zones of the subnets that the account sees, by subnet.
 func (c *Call) zones() (map[string]aws.Zone, error) {
 	subnets, err := c.Region.Subnets()
 	out := map[string]aws.Zone{}
@@ -229,7 +229,7 @@ func (c *Call) zones() (map[string]aws.Zone, error) {
 	return out, err
 }
 
-// interfaces are the interfaces of services, by id.
+// interfaces returns the interfaces of services, by id.
 func (c *Call) interfaces() (map[string]aws.NetworkInterface, error) {
 	all, err := c.Region.NetworkInterfaces()
 	out := map[string]aws.NetworkInterface{}

@@ -106,7 +106,7 @@ func (b *Bench) Run(in aws.RunInstancesInput) aws.Instance {
 	return Must[aws.Reservation](b.T)(b.Region.InstanceCalls().RunInstances(in)).Instances[0]
 }
 
-// Rules are the rules of a group in words.
+// Rules returns the rules of a group in words.
 func (b *Bench) Rules(group string) []string {
 	b.T.Helper()
 	var out []string

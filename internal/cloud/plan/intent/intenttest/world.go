@@ -84,7 +84,7 @@ func (w *World) sort() {
 // NIC is the interface of a VM.
 func (w *World) NIC(vm string) *cloud.Interface { return w.Snap.Interface("eni-" + vm) }
 
-// Limits are the limits of the region.
+// Limits returns the limits of the region.
 func (w *World) Limits() *cloud.Limits { return &w.Regions[0].Limits }
 
 // Deselect leaves VMs to others: no entity stands for them.
