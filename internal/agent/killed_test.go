@@ -156,7 +156,9 @@ func killBefore(cmd *exec.Cmd, at moment, stateDir string) (taken map[string]int
 
 func traceAndKill(cmd *exec.Cmd, when moment, stateDir string) (taken map[string]int, killed bool, err error) {
 	taken = map[string]int{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	// The victim has a process group of its own: this thread may have started processes of other
+	// tests, which wait for them themselves.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, false, err
 	}
@@ -172,7 +174,7 @@ func traceAndKill(cmd *exec.Cmd, when moment, stateDir string) (taken map[string
 	}
 	for {
 		var ws unix.WaitStatus
-		at, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
+		at, err := unix.Wait4(-pid, &ws, unix.WALL|unix.WNOTHREAD, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
