@@ -285,7 +285,7 @@ func (a *Agent) admissionOptions() admission.Options {
 	o := a.options
 	out := admission.Options{
 		Key: o.Key, Pods: o.Pods, Source: o.Follower.Source, Current: a.mirror.Current, Computed: o.Computed, Essential: o.Essential,
-		Failing: func() string { return a.board.now().Kernel.Error }, Clock: o.Clock, Log: o.Log,
+		Failing: func() string { return a.board.now().Kernel.Error }, Waited: a.metrics.waited, Clock: o.Clock, Log: o.Log,
 	}
 	if o.Network != nil {
 		out.Connect = o.Network.Connect // the addresses are closed as all that are nobody's

@@ -455,6 +455,9 @@ func TestNewPodWaitsForTheController(t *testing.T) {
 	if s := <-answers; !s.ok() || !p.only(at[0], 81, 80) {
 		t.Errorf("%+v", s)
 	}
+	if n := gathered(t, p.agent)["nephele_agent_pod_wait_seconds"].count; n != 1 {
+		t.Errorf("the metric counts %d Pods that waited", n)
+	}
 }
 
 // TestManyNewPodsAtOnce starts many Pods at the same moment: all come up, each with its class.

@@ -12,6 +12,7 @@ type Metrics struct {
 	agent   *Agent
 	inForce prometheus.Histogram
 	write   prometheus.Histogram
+	podWait prometheus.Histogram
 	figures
 }
 
@@ -28,6 +29,9 @@ func newMetrics(a *Agent) *Metrics {
 		}),
 		write: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "nephele_agent_write_seconds", Help: "How long it took to compile a change and to write it into the kernel.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
+		podWait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "nephele_agent_pod_wait_seconds", Help: "How long new Pods that started waited until their policies were in force.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 		}),
 		figures: figures{
 			state:     prometheus.NewDesc("nephele_agent_state", "1 for the state that the agent is in, 0 for the others.", []string{"state"}, nil),
@@ -60,6 +64,7 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	}
 	m.inForce.Describe(c)
 	m.write.Describe(c)
+	m.podWait.Describe(c)
 }
 
 // Collect implements prometheus.Collector.
@@ -117,6 +122,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}
 	m.inForce.Collect(c)
 	m.write.Collect(c)
+	m.podWait.Collect(c)
 }
 
 func oneIf(yes bool) float64 {
@@ -125,6 +131,9 @@ func oneIf(yes bool) float64 {
 	}
 	return 0
 }
+
+// waited counts a new Pod, which may start after so long.
+func (m *Metrics) waited(d time.Duration) { m.podWait.Observe(d.Seconds()) }
 
 // Metrics returns the metrics of the agent, registered nowhere yet.
 func (a *Agent) Metrics() *Metrics { return a.metrics }

@@ -11,6 +11,31 @@ import (
 	"github.com/nephele-io/nephele/internal/agent"
 )
 
+// summed is how often a histogram has counted, and what.
+type summed struct {
+	count uint64
+	sum   float64
+}
+
+// gathered returns the histograms of an agent by their names.
+func gathered(t testing.TB, a *agent.Agent) map[string]summed {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(a.Metrics()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]summed{}
+	for _, family := range families {
+		h := family.GetMetric()[0].GetHistogram()
+		out[family.GetName()] = summed{h.GetSampleCount(), h.GetSampleSum()}
+	}
+	return out
+}
+
 // TestMetrics: the metrics are in order, and say what the status says.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
@@ -21,20 +46,9 @@ func TestMetrics(t *testing.T) {
 		s := a.Status()
 		return len(s.Policies) == 1 && s.State == agent.StateEnforcing && f.open(80)
 	})
-	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(a.Metrics()); err != nil {
-		t.Fatal(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := map[string]uint64{}
-	for _, family := range families {
-		counted[family.GetName()] = family.GetMetric()[0].GetHistogram().GetSampleCount()
-	}
+	counted := gathered(t, a)
 	for _, name := range []string{"nephele_agent_change_seconds", "nephele_agent_write_seconds"} {
-		if counted[name] < 1 {
+		if counted[name].count < 1 {
 			t.Errorf("%s has counted nothing", name)
 		}
 	}

@@ -63,8 +63,10 @@ type Options struct {
 	Connect func(about cni.Attachment) error
 	// Failing says why rules cannot be written; empty if they can.
 	Failing func() string
-	Clock   clock.WithTicker
-	Log     logr.Logger
+	// Waited gets how long a Pod that starts has waited for its policies; it may be nil.
+	Waited func(time.Duration)
+	Clock  clock.WithTicker
+	Log    logr.Logger
 }
 
 // Admission lets new Pods wait.
@@ -87,12 +89,16 @@ func (a *Admission) Admit(ctx context.Context, about cni.Attachment) error {
 			return err
 		}
 	}
+	begun := a.Clock.Now()
 	x, err := a.Pods.Attach(about)
 	if err != nil {
 		return cni.Refusal{Err: err}
 	}
 	err = a.admit(ctx, x)
-	if err != nil {
+	switch {
+	case err == nil && a.Waited != nil:
+		a.Waited(a.Clock.Since(begun))
+	case err != nil:
 		a.Pods.Detach(about, x)
 		a.Log.Info("A new Pod does not start, because it is not certain which policies apply to it", "namespace", about.Namespace, "pod", about.Name, "reason", err.Error())
 	}

@@ -1,16 +1,17 @@
 package cni
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
+	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,8 +31,8 @@ const (
 	AddLimit = 20 * time.Second
 	// askLimit bounds an answer for which there is nothing to wait for.
 	askLimit = 5 * time.Second
-	// answerLimit bounds what is read of an answer.
-	answerLimit = 4 << 10
+	// answerLimit bounds what is read of an answer, headerLimit the header before it.
+	answerLimit, headerLimit = 4 << 10, 4 << 10
 	// maxAddresses bounds the addresses of an attachment, nameLimit the length of its names.
 	maxAddresses, nameLimit = 16, 253
 )
@@ -196,31 +197,81 @@ func ask(ctx context.Context, socket, path string, about, answer any, limit time
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent"+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
-	response, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return awayError{err}
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
+	status, text, err := post(ctx, socket, path, body)
 	switch {
 	case err != nil:
 		return awayError{err}
-	case response.StatusCode == http.StatusOK && answer != nil:
+	case status == statusOK && answer != nil:
 		if err := json.Unmarshal(text, answer); err != nil {
 			return refusedError{"it answers what this plugin does not understand: " + err.Error(), false}
 		}
 		return nil
-	case response.StatusCode == http.StatusOK:
+	case status == statusOK:
 		return nil
 	}
-	return refusedError{strings.TrimSpace(string(text)), response.StatusCode == http.StatusServiceUnavailable}
+	return refusedError{strings.TrimSpace(string(text)), status == statusUnavailable}
+}
+
+// Statuses of RFC 9110 that the plugin tells apart.
+const (
+	statusOK          = 200
+	statusUnavailable = 503
+)
+
+// post makes one request of HTTP/1.0 on a socket, and returns the status and body of the answer.
+// A runtime starts the plugin for each Pod and waits for it: package net/http brings TLS with it,
+// and a third of the time that a Pod waited for its network went into starting that.
+func post(ctx context.Context, socket, path string, body []byte) (status int, answer []byte, err error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return 0, nil, err
+	}
+	return bounded(ctx, conn, path, body)
+}
+
+// bounded asks on a connection, which it closes, until ctx ends.
+func bounded(ctx context.Context, conn net.Conn, path string, body []byte) (status int, answer []byte, err error) {
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	status, answer, err = exchange(conn, path, body)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // the connection was given up for it
+	}
+	return status, answer, err
+}
+
+// exchange sends a request on a connection of its own, and reads the answer.
+func exchange(conn net.Conn, path string, body []byte) (status int, answer []byte, err error) {
+	request := fmt.Appendf(nil, "POST %s HTTP/1.0\r\nHost: agent\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, len(body))
+	if _, err := conn.Write(append(request, body...)); err != nil {
+		return 0, nil, err
+	}
+	in := bufio.NewReader(io.LimitReader(conn, headerLimit+answerLimit))
+	head := textproto.NewReader(in)
+	line, err := head.ReadLine()
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if n, _ := fmt.Sscanf(line, "HTTP/1.%1d %3d", new(int), &status); n != 2 {
+		return 0, nil, fmt.Errorf("answer %q: want a status line of HTTP/1", cut(line))
+	}
+	fields, err := head.ReadMIMEHeader()
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the header of the answer: %w", err)
+	}
+	size, known := answerLimit, false
+	if said := fields.Get("Content-Length"); said != "" {
+		n, err := strconv.Atoi(said)
+		if err != nil || n < 0 {
+			return 0, nil, fmt.Errorf("Content-Length %q of the answer: want a number of bytes", cut(said))
+		}
+		size, known = min(n, answerLimit), true
+	}
+	answer, err = io.ReadAll(io.LimitReader(in, int64(size)))
+	if err == nil && known && len(answer) < size {
+		err = fmt.Errorf("%d of %d bytes of the answer: %w", len(answer), size, io.ErrUnexpectedEOF)
+	}
+	return status, answer, err
 }
 
 // Refusal is an error about what was asked, which is the same when it is asked again.
