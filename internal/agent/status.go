@@ -274,7 +274,7 @@ func (a *Agent) Status() Status {
 	if n := cmp.Or(a.options.Network, a.sealing); n != nil {
 		of := n.Status()
 		if a.options.Balancing != nil && a.options.Balancing.Leads() {
-			of.Services = &network.Services{Places: len(a.options.Balancing.Current().To), Trouble: a.options.Balancing.Trouble()}
+			of.Services = &network.Services{Places: a.options.Balancing.Current().To.Len(), Trouble: a.options.Balancing.Trouble()}
 		}
 		out.Network = &of
 	}

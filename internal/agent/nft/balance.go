@@ -13,13 +13,16 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/ruleset"
 )
 
+// Places are where connections to Services go by where they are made to.
+type Places = ruleset.Layered[Frontend, *Balance]
+
 // Balanced says where connections to Services go. It never changes once made.
 type Balanced struct {
 	// Unknown tells that it is not known yet: what the kernel has stays.
 	Unknown bool
 	// To are the Services by where connections are made to. An unspecified address is any of the
 	// Node, of its family.
-	To map[Frontend]*Balance
+	To *Places
 	// ClusterIPs are the addresses of Services within the cluster, sorted. A port that one of them
 	// does not have is refused.
 	ClusterIPs []netip.Addr
@@ -79,7 +82,7 @@ const (
 type balanced struct {
 	of       *Balanced
 	own      []netip.Prefix
-	dispatch map[ruleset.SetName]map[string]string
+	dispatch map[ruleset.SetName]*ruleset.Elements
 	chains   map[string]*ruleset.Chain
 	// uses counts the elements that lead to a chain.
 	uses map[string]int
@@ -92,7 +95,7 @@ const mostTouched = 8
 // balance makes the dispatches for Services, and the chains that they lead to. Where few places
 // differ from former ones the rest is taken over.
 func balance(of *Balanced, own []netip.Prefix, former *balanced) *balanced {
-	b := &balanced{of: of, own: own, dispatch: map[ruleset.SetName]map[string]string{}, chains: map[string]*ruleset.Chain{}, uses: map[string]int{}}
+	b := &balanced{of: of, own: own, dispatch: map[ruleset.SetName]*ruleset.Elements{}, chains: map[string]*ruleset.Chain{}, uses: map[string]int{}}
 	b.led.Mark = new(ruleset.Mark)
 	if former != nil && !former.of.Unknown && !of.Unknown && slices.Equal(own, former.own) {
 		if places, few := of.differs(former.of); few {
@@ -101,7 +104,7 @@ func balance(of *Balanced, own []netip.Prefix, former *balanced) *balanced {
 		}
 	}
 	for _, name := range ruleset.OfServices() {
-		b.dispatch[name] = map[string]string{}
+		b.dispatch[name] = ruleset.NewLayered[string, string](nil)
 	}
 	if of.Unknown {
 		return b
@@ -109,7 +112,7 @@ func balance(of *Balanced, own []netip.Prefix, former *balanced) *balanced {
 	for _, a := range of.ClusterIPs {
 		b.clusterIP(a)
 	}
-	for at, to := range of.To {
+	for at, to := range of.To.All() {
 		b.place(at, to)
 	}
 	return b
@@ -120,7 +123,7 @@ func (b *balanced) take(former *balanced, places []Frontend) {
 	b.dispatch, b.chains, b.uses = maps.Clone(former.dispatch), maps.Clone(former.chains), maps.Clone(former.uses)
 	b.led.From, b.led.Touched = former.led.Mark, map[ruleset.SetName][]string{}
 	for _, at := range places {
-		b.move(at, former.of.To[at], b.of.To[at])
+		b.move(at, former.of.To.At(at), b.of.To.At(at))
 	}
 	if !slices.Equal(b.of.ClusterIPs, former.of.ClusterIPs) {
 		for _, a := range former.of.ClusterIPs {
@@ -168,7 +171,7 @@ func (b *balanced) move(at Frontend, was, now *Balance) {
 		b.each(at, now, func(name ruleset.SetName, key string, value func() string) {
 			stays[element{name, key}] = true
 			v := value()
-			if is, there := b.dispatch[name][key]; !there || is != v {
+			if is, there := b.dispatch[name].Get(key); !there || is != v {
 				b.set(name, key, v, true)
 			}
 		})
@@ -182,26 +185,26 @@ func (b *balanced) move(at Frontend, was, now *Balance) {
 	}
 }
 
-// set gives an element of a dispatch a value, or removes it. A dispatch that was taken over is
-// copied before.
+// set gives an element of a dispatch a value, or removes it. Of a dispatch that was taken over the
+// next version is changed.
 func (b *balanced) set(name ruleset.SetName, key, value string, there bool) {
 	d := b.dispatch[name]
 	if b.led.From != nil {
 		if b.led.Touched[name] == nil {
-			d = maps.Clone(d)
+			d = d.Next()
 			b.dispatch[name] = d
 		}
 		b.led.Touched[name] = append(b.led.Touched[name], key)
 	}
 	leads := !name.HoldsBackends()
-	if was, is := d[key]; is && leads {
+	if was, is := d.Get(key); is && leads {
 		b.uses[was]--
 	}
 	if !there {
-		delete(d, key)
+		d.Delete(key)
 		return
 	}
-	d[key] = value
+	d.Set(key, value)
 	if leads {
 		b.uses[value]++
 	}
@@ -251,10 +254,10 @@ func (b *balanced) each(at Frontend, to *Balance, do func(name ruleset.SetName, 
 // differs are the places from which it is led elsewhere than by another one; false if they are not
 // few.
 func (b *Balanced) differs(former *Balanced) (places []Frontend, few bool) {
-	most := len(b.To) / mostTouched
+	most := b.To.Len() / mostTouched
 	if touched, known := b.touched(former); known {
 		for _, at := range touched {
-			was, now := former.To[at], b.To[at]
+			was, now := former.To.At(at), b.To.At(at)
 			if (was == nil) != (now == nil) || was != nil && !was.equal(now) {
 				places = append(places, at)
 			}
@@ -262,8 +265,8 @@ func (b *Balanced) differs(former *Balanced) (places []Frontend, few bool) {
 		return places, len(places) <= most
 	}
 	found := 0
-	for at, to := range b.To {
-		was := former.To[at]
+	for at, to := range b.To.All() {
+		was := former.To.At(at)
 		if was != nil {
 			found++
 		}
@@ -273,11 +276,11 @@ func (b *Balanced) differs(former *Balanced) (places []Frontend, few bool) {
 			}
 		}
 	}
-	if found == len(former.To) {
+	if found == former.To.Len() {
 		return places, true
 	}
-	for at := range former.To {
-		if b.To[at] == nil {
+	for at := range former.To.All() {
+		if b.To.At(at) == nil {
 			if places = append(places, at); len(places) > most {
 				return nil, false
 			}
@@ -392,7 +395,7 @@ func (n *Network) services(p *ruleset.Program, node *Node, b *balanced) {
 		p.Chains[string(base)] = &ruleset.Chain{Rules: rules}
 	}
 	for _, name := range []ruleset.SetName{ruleset.Hairpin4, ruleset.Hairpin6} {
-		p.Dispatch[name] = map[string]string{}
+		p.Dispatch[name] = ruleset.NewLayered[string, string](nil)
 	}
 	for i := range node.Pods {
 		for _, a := range node.Pods[i].Addresses {
@@ -400,7 +403,7 @@ func (n *Network) services(p *ruleset.Program, node *Node, b *balanced) {
 			if a.Is6() {
 				name = ruleset.Hairpin6
 			}
-			p.Dispatch[name][name.DispatchKey(a, a)] = masquerading
+			p.Dispatch[name].Set(name.DispatchKey(a, a), masquerading)
 		}
 	}
 	p.Chains[keepTarget] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Accept}}}
@@ -418,7 +421,7 @@ func (b *Balanced) Equal(o *Balanced) bool {
 		places, few := b.differs(o)
 		return few && len(places) == 0 && slices.Equal(b.ClusterIPs, o.ClusterIPs)
 	}
-	return b.Unknown == o.Unknown && slices.Equal(b.ClusterIPs, o.ClusterIPs) && maps.EqualFunc(b.To, o.To, (*Balance).equal)
+	return b.Unknown == o.Unknown && slices.Equal(b.ClusterIPs, o.ClusterIPs) && b.To.Equal(o.To, (*Balance).equal)
 }
 
 func (b *Balance) equal(o *Balance) bool {
@@ -441,19 +444,19 @@ func (b *Balanced) places(former *Balanced) iter.Seq2[Frontend, [2]*Balance] {
 	return func(yield func(Frontend, [2]*Balance) bool) {
 		if touched, known := b.touched(former); known {
 			for _, at := range touched {
-				if !yield(at, [2]*Balance{former.To[at], b.To[at]}) {
+				if !yield(at, [2]*Balance{former.To.At(at), b.To.At(at)}) {
 					return
 				}
 			}
 			return
 		}
-		for at, was := range former.To {
-			if now := b.To[at]; now != was && !yield(at, [2]*Balance{was, now}) {
+		for at, was := range former.To.All() {
+			if now := b.To.At(at); now != was && !yield(at, [2]*Balance{was, now}) {
 				return
 			}
 		}
-		for at, now := range b.To {
-			if former.To[at] == nil && !yield(at, [2]*Balance{nil, now}) {
+		for at, now := range b.To.All() {
+			if former.To.At(at) == nil && !yield(at, [2]*Balance{nil, now}) {
 				return
 			}
 		}
@@ -496,7 +499,7 @@ func (b *Balanced) At(at Frontend) *Balance {
 	if b == nil {
 		return nil
 	}
-	if to := b.To[at]; to != nil {
+	if to := b.To.At(at); to != nil {
 		return to
 	}
 	if at.Address.Is6() {
@@ -504,7 +507,7 @@ func (b *Balanced) At(at Frontend) *Balance {
 	} else {
 		at.Address = netip.IPv4Unspecified()
 	}
-	return b.To[at]
+	return b.To.At(at)
 }
 
 // Allows reports whether a connection that was made to a place may go on to where it goes.

@@ -45,12 +45,12 @@ func TestLoses(t *testing.T) {
 		"still none":      {to(9, false), to(9, false), false, false},
 	} {
 		for _, protocol := range []uint8{ruleset.TCP, ruleset.UDP} {
-			was, now := &Balanced{To: map[Frontend]*Balance{}}, &Balanced{To: map[Frontend]*Balance{}}
+			was, now := &Balanced{To: new(Places).Next()}, &Balanced{To: new(Places).Next()}
 			if c.was != nil {
-				was.To[at(protocol)] = c.was
+				was.To.Set(at(protocol), c.was)
 			}
 			if c.now != nil {
-				now.To[at(protocol)] = c.now
+				now.To.Set(at(protocol), c.now)
 			}
 			if now.Loses(was) != c.loses || now.MovesDatagrams(was) != (c.moves && protocol == ruleset.UDP) {
 				t.Errorf("%s, protocol %d: loses %t, moves %t", name, protocol, now.Loses(was), now.MovesDatagrams(was))
@@ -90,7 +90,7 @@ func TestFewChains(t *testing.T) {
 		to[Frontend{Address: netip.IPv4Unspecified(), Protocol: ruleset.TCP, Port: uint16(i + 1)}] = b
 	}
 	node := &Node{Network: &Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}}}
-	p := new(Compiler).Compile(Input{Node: node, Balanced: &Balanced{To: to}}).Program
+	p := new(Compiler).Compile(Input{Node: node, Balanced: &Balanced{To: ruleset.NewLayered(to)}}).Program
 	var found []string
 	for name := range p.Chains {
 		if ruleset.IsTarget(name) {
@@ -100,11 +100,11 @@ func TestFewChains(t *testing.T) {
 	if slices.Sort(found); len(found) != 6 {
 		t.Errorf("chains %q", found)
 	}
-	if text := p.String(); !strings.Contains(text, "one of 3 backends of ipv4, by the port") || len(p.Dispatch[ruleset.Services4]) != 5000 || len(p.Dispatch[ruleset.NodePorts4]) != 5000 {
-		t.Errorf("%d, %d elements", len(p.Dispatch[ruleset.Services4]), len(p.Dispatch[ruleset.NodePorts4]))
+	if text := p.String(); !strings.Contains(text, "one of 3 backends of ipv4, by the port") || p.Dispatch[ruleset.Services4].Len() != 5000 || p.Dispatch[ruleset.NodePorts4].Len() != 5000 {
+		t.Errorf("%d, %d elements", p.Dispatch[ruleset.Services4].Len(), p.Dispatch[ruleset.NodePorts4].Len())
 	}
 	released := ruleset.Released(p)
-	if len(released.Dispatch[ruleset.Services4]) != 5000 || released.Chains[string(ruleset.ToServices)] == nil || released.Chains[string(ruleset.FromPods)] == nil || released.Chains[string(ruleset.PodsIn)] != nil {
+	if released.Dispatch[ruleset.Services4].Len() != 5000 || released.Chains[string(ruleset.ToServices)] == nil || released.Chains[string(ruleset.FromPods)] == nil || released.Chains[string(ruleset.PodsIn)] != nil {
 		t.Error("releasing a Node takes its Services away, or leaves policies")
 	}
 }
@@ -171,7 +171,7 @@ func TestFewPlaces(t *testing.T) {
 		if r.IntN(20) == 0 {
 			node = &Node{Network: &Network{Own: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(r.IntN(2)), 0}), 24)}}}
 		}
-		of := &Balanced{To: to}
+		of := &Balanced{To: ruleset.NewLayered(to)}
 		for a, there := range addresses {
 			if there {
 				of.ClusterIPs = append(of.ClusterIPs, a)

@@ -179,7 +179,7 @@ func (c *Compiler) Compile(in Input) Result {
 	c.run++
 	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, services: in.Services, named: map[string]bool{},
 		parts: ruleset.EditParts(c.parts), segments: c.spare, program: &ruleset.Program{
-			Chains: make(map[string]*ruleset.Chain, len(c.segments)), Ranges: map[ruleset.SetName][]ruleset.Range{}, Dispatch: map[ruleset.SetName]map[string]string{}}}
+			Chains: make(map[string]*ruleset.Chain, len(c.segments)), Ranges: map[ruleset.SetName][]ruleset.Range{}, Dispatch: map[ruleset.SetName]*ruleset.Elements{}}}
 	if c.onlyMembers(&in) {
 		for i, g := range in.Computed.AddressGroups {
 			if g != c.last.Computed.AddressGroups[i] {

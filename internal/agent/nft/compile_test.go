@@ -211,7 +211,7 @@ func flatten(p *ruleset.Program) flat {
 	}
 	for name, elements := range p.Dispatch {
 		out["dispatch "+string(name)] = ""
-		for key, chain := range elements {
+		for key, chain := range elements.All() {
 			out[fmt.Sprintf("%s %x", name, key)] = chain
 		}
 	}

@@ -81,7 +81,7 @@ func (n *Network) exits(p *ruleset.Program) (sources []ruleset.Rule) {
 		if len(dispatch) == 0 {
 			continue
 		}
-		p.Dispatch[name], p.Dispatch[as] = dispatch, sourced
+		p.Dispatch[name], p.Dispatch[as] = ruleset.NewLayered(dispatch), ruleset.NewLayered(sourced)
 		rules = append(rules, ruleset.Rule{Matches: []ruleset.Match{family, {Kind: ruleset.MatchAsked}}, Action: ruleset.Lookup, Target: string(name)})
 		sources = append(sources, ruleset.Rule{Matches: []ruleset.Match{family, {Kind: ruleset.MatchExit, Lo: ruleset.LeavesHere}}, Action: ruleset.Lookup, Target: string(as)})
 	}

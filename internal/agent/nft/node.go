@@ -67,7 +67,7 @@ func (w *work) node(n *Node, members *membership, policies []*v1beta2.NetworkPol
 		}
 	}
 	for _, name := range []ruleset.SetName{ruleset.PodsIn4, ruleset.PodsIn6, ruleset.PodsOut4, ruleset.PodsOut6, ruleset.Self4, ruleset.Self6} {
-		w.program.Dispatch[name] = map[string]string{}
+		w.program.Dispatch[name] = ruleset.NewLayered[string, string](nil)
 	}
 	w.program.Chains[openChain] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Accept, Origin: &ruleset.Origin{Kind: ruleset.OriginNative}}}}
 	w.program.Chains[selfChain] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Accept, Origin: &ruleset.Origin{Kind: ruleset.OriginItself}}}}
@@ -146,7 +146,7 @@ func (w *work) guard(key string, at host, byGroup map[string][]*v1beta2.NetworkP
 }
 
 // point leads packets of a Pod to the chains of its class.
-func (g *guarded) point(dispatch map[ruleset.SetName]map[string]string, pod *Pod) {
+func (g *guarded) point(dispatch map[ruleset.SetName]*ruleset.Elements, pod *Pod) {
 	for _, a := range pod.Addresses {
 		names := [...]ruleset.SetName{ruleset.PodsIn4, ruleset.PodsOut4, ruleset.Self4}
 		family := 0
@@ -154,7 +154,7 @@ func (g *guarded) point(dispatch map[ruleset.SetName]map[string]string, pod *Pod
 			names, family = [...]ruleset.SetName{ruleset.PodsIn6, ruleset.PodsOut6, ruleset.Self6}, 1
 		}
 		for i, target := range []string{g.entries[ruleset.Ingress][family], g.entries[ruleset.Egress][family], selfChain} {
-			dispatch[names[i]][names[i].DispatchKey(a, a)] = target
+			dispatch[names[i]].Set(names[i].DispatchKey(a, a), target)
 		}
 	}
 }

@@ -141,13 +141,13 @@ func (b *Balancer) Balance(in Input) *nft.Balanced {
 			continue
 		}
 		d.sorted = d.sorted && k.Service != nil && k.CreationTimestamp.Equal(&s.CreationTimestamp)
-		led := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{}}
+		led := &nft.Balanced{To: ruleset.NewLayered[nft.Frontend, *nft.Balance](nil)}
 		w := &service{Service: s, node: in.Node, slices: b.bySlice[key], out: led}
 		w.lead()
 		d.sameIPs = d.sameIPs && slices.Equal(k.clusterIPs, led.ClusterIPs)
 		d.was = append(d.was, k.places...)
 		k.Service, k.clusterIPs, k.places = s, led.ClusterIPs, nil
-		for at, to := range led.To {
+		for at, to := range led.To.All() {
 			k.places = append(k.places, place{at, to})
 		}
 		d.now = append(d.now, k.places...)
@@ -200,7 +200,7 @@ func (b *Balancer) change(d *difference) bool {
 	if len(d.was)+len(d.now) == 0 && d.sameIPs {
 		return true
 	}
-	if len(d.was)+len(d.now) > len(b.last.To)/mostChanged {
+	if len(d.was)+len(d.now) > b.last.To.Len()/mostChanged {
 		return false
 	}
 	for _, list := range [][]place{d.was, d.now} {
@@ -210,17 +210,17 @@ func (b *Balancer) change(d *difference) bool {
 			}
 		}
 	}
-	next := &nft.Balanced{To: maps.Clone(b.last.To), ClusterIPs: b.clusterIPs, Descent: nft.Descent{Mark: new(ruleset.Mark), From: b.last.Descent.Mark}}
+	next := &nft.Balanced{To: b.last.To.Next(), ClusterIPs: b.clusterIPs, Descent: nft.Descent{Mark: new(ruleset.Mark), From: b.last.Descent.Mark}}
 	for _, p := range d.was {
-		delete(next.To, p.at)
+		next.To.Delete(p.at)
 		next.Descent.Touched = append(next.Descent.Touched, p.at)
 	}
 	for _, p := range d.now {
-		if next.To[p.at] != nil { // two claim it from now on
+		if next.To.At(p.at) != nil { // two claim it from now on
 			return false
 		}
-		next.To[p.at] = p.to
-		if b.last.To[p.at] == nil {
+		next.To.Set(p.at, p.to)
+		if b.last.To.At(p.at) == nil {
 			next.Descent.Touched = append(next.Descent.Touched, p.at)
 		}
 	}
@@ -230,14 +230,14 @@ func (b *Balancer) change(d *difference) bool {
 
 // rebuild makes the result of everything.
 func (b *Balancer) rebuild(ports []HostPort) {
-	out := &nft.Balanced{To: make(map[nft.Frontend]*nft.Balance, 2*len(b.order)), ClusterIPs: b.clusterIPs, Descent: nft.Descent{Mark: new(ruleset.Mark)}}
+	out := &nft.Balanced{To: ruleset.NewLayered(make(map[nft.Frontend]*nft.Balance, 2*len(b.order))), ClusterIPs: b.clusterIPs, Descent: nft.Descent{Mark: new(ruleset.Mark)}}
 	b.contested = map[nft.Frontend]bool{}
 	claim := func(at nft.Frontend, to *nft.Balance) {
-		if out.To[at] != nil {
+		if out.To.At(at) != nil {
 			b.contested[at] = true
 			return
 		}
-		out.To[at] = to
+		out.To.Set(at, to)
 	}
 	for _, k := range b.order {
 		for _, p := range k.places {
@@ -298,8 +298,8 @@ func (b *Balancer) takeSlices(list []*discoveryv1.EndpointSlice) (stale map[name
 
 // put adds a place, unless somebody has it.
 func put(out *nft.Balanced, at nft.Frontend, to *nft.Balance) {
-	if out.To[at] == nil {
-		out.To[at] = to
+	if out.To.At(at) == nil {
+		out.To.Set(at, to)
 	}
 }
 

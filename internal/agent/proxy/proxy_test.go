@@ -209,7 +209,7 @@ func TestBalanceOnRandomInput(t *testing.T) {
 					anywhere, here := usable(all, in.Node, false), usable(all, in.Node, true)
 					for place, kind := range placesOf(s, p, family) {
 						places++
-						b := got.To[place]
+						b := got.To.At(place)
 						if b == nil {
 							t.Fatalf("%v of %s leads nowhere", place, s.Name)
 						}
@@ -257,8 +257,8 @@ func TestBalanceOnRandomInput(t *testing.T) {
 		if slices.Sort(led); !slices.Equal(addresses, led) {
 			t.Fatalf("addresses %v, want %v", led, addresses)
 		}
-		if places != len(got.To) {
-			t.Fatalf("%d places, want %d", len(got.To), places)
+		if places != got.To.Len() {
+			t.Fatalf("%d places, want %d", got.To.Len(), places)
 		}
 	}
 	for _, what := range []string{"cluster", "external", "node", "balancer", "reject", "drop", "apart"} {
@@ -368,7 +368,7 @@ func TestBalanceLeavesOut(t *testing.T) {
 		"odd external":  {func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"::", "0.0.0.0", "x", "203.0.113.1"} }, 3},
 		"not by Node":   {func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }, 1},
 	} {
-		if got := Balance(Input{Services: []*corev1.Service{make(c.change)}}); len(got.To) != c.places {
+		if got := Balance(Input{Services: []*corev1.Service{make(c.change)}}); got.To.Len() != c.places {
 			t.Errorf("%s: %v, want %d places", name, got.To, c.places)
 		}
 	}
@@ -379,18 +379,18 @@ func TestBalanceLeavesOut(t *testing.T) {
 	got := Balance(Input{Services: []*corev1.Service{younger, older}, Slices: []*discoveryv1.EndpointSlice{slice},
 		HostPorts: []HostPort{{Port: 30080, To: netip.MustParseAddrPort("10.244.0.9:1")}, {Port: 53, Protocol: "UDP", To: netip.MustParseAddrPort("10.244.0.9:53")}, {Port: 0}, {Port: 9}}})
 	for _, b := range []nft.Frontend{{Address: netip.MustParseAddr("10.96.0.1"), Protocol: 6, Port: 80}, {Address: netip.IPv4Unspecified(), Protocol: 6, Port: 30080}} {
-		if x := got.To[b]; x == nil || fmt.Sprint(x.Backends) != "[10.244.0.1:8080]" {
+		if x := got.To.At(b); x == nil || fmt.Sprint(x.Backends) != "[10.244.0.1:8080]" {
 			t.Errorf("%v leads to %+v", b, x)
 		}
 	}
-	if x := got.To[nft.Frontend{Address: netip.IPv4Unspecified(), Protocol: 17, Port: 53}]; x == nil || len(got.To) != 3 {
+	if x := got.To.At(nft.Frontend{Address: netip.IPv4Unspecified(), Protocol: 17, Port: 53}); x == nil || got.To.Len() != 3 {
 		t.Errorf("%v", got.To)
 	}
 }
 
 // same reports whether two lead the same way, however they came about.
 func same(a, b *nft.Balanced) bool {
-	return a.Unknown == b.Unknown && reflect.DeepEqual(a.To, b.To) && reflect.DeepEqual(a.ClusterIPs, b.ClusterIPs)
+	return a.Unknown == b.Unknown && reflect.DeepEqual(maps.Collect(a.To.All()), maps.Collect(b.To.All())) && reflect.DeepEqual(a.ClusterIPs, b.ClusterIPs)
 }
 
 // descends reports whether one was made of another one, and fails if it leads elsewhere from a
@@ -407,9 +407,9 @@ func descends(t *testing.T, now, former *nft.Balanced) bool {
 	for _, at := range now.Descent.Touched {
 		touched[at] = true
 	}
-	for _, to := range []map[nft.Frontend]*nft.Balance{now.To, former.To} {
-		for at := range to {
-			if !touched[at] && now.To[at] != former.To[at] {
+	for _, to := range []*nft.Places{now.To, former.To} {
+		for at := range to.All() {
+			if !touched[at] && now.To.At(at) != former.To.At(at) {
 				t.Fatalf("%v leads elsewhere, and is not named", at)
 			}
 		}

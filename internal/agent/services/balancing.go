@@ -225,12 +225,15 @@ func (b *Balancing) read(in *proxy.Input) {
 			in.Node.Zone, in.Node.Leaving = n.Labels[corev1.LabelTopologyZone], leaves(n)
 		}
 	}
-	for _, o := range b.services.List() {
+	services, endpoints := b.services.List(), b.endpoints.List()
+	in.Services = make([]*corev1.Service, 0, len(services))
+	for _, o := range services {
 		if s, ok := o.(*corev1.Service); ok {
 			in.Services = append(in.Services, s)
 		}
 	}
-	for _, o := range b.endpoints.List() {
+	in.Slices = make([]*discoveryv1.EndpointSlice, 0, len(endpoints))
+	for _, o := range endpoints {
 		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
 			in.Slices = append(in.Slices, s)
 		}

@@ -48,7 +48,7 @@ func featureful() *ruleset.Program {
 	answer := []ruleset.Match{family, {Kind: ruleset.MatchProtocol, Lo: uint16(ruleset.UDP)}, {Kind: ruleset.MatchSourcePort, Lo: 53, Hi: 53}}
 	sticky := &nft.Balance{Backends: []netip.AddrPort{netip.MustParseAddrPort("10.244.1.2:80")}, Sticky: 10, KeepsSource: true}
 	node := &nft.Node{Network: &nft.Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}, Keep: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}}
-	balanced := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{{Address: netip.MustParseAddr("10.96.0.1"), Protocol: ruleset.TCP, Port: 80}: sticky, {Address: netip.IPv4Unspecified(), Protocol: ruleset.TCP, Port: 30080}: sticky}}
+	balanced := &nft.Balanced{To: ruleset.NewLayered(map[nft.Frontend]*nft.Balance{{Address: netip.MustParseAddr("10.96.0.1"), Protocol: ruleset.TCP, Port: 80}: sticky, {Address: netip.IPv4Unspecified(), Protocol: ruleset.TCP, Port: 30080}: sticky})}
 	out := ruleset.Released(new(nft.Compiler).Compile(nft.Input{Node: node, Balanced: balanced}).Program)
 	out.Chains[string(ruleset.ToHost)] = &ruleset.Chain{Rules: []ruleset.Rule{
 		{Matches: []ruleset.Match{{Kind: ruleset.MatchDead}}, Action: ruleset.Drop},

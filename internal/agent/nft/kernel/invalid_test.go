@@ -40,9 +40,9 @@ func newLed(t *testing.T) *led {
 	}
 	t.Cleanup(func() { _ = l.listener.Close() })
 	pods := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
-	balanced := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{
+	balanced := &nft.Balanced{To: ruleset.NewLayered(map[nft.Frontend]*nft.Balance{
 		{Address: l.service.Addr(), Protocol: ruleset.TCP, Port: l.service.Port()}: {Backends: []netip.AddrPort{l.backend}},
-	}}
+	})}
 	if _, err := open(t, l.node).Apply(new(nft.Compiler).Compile(nft.Input{Node: &nft.Node{Network: &nft.Network{Own: pods, Keep: pods}}, Balanced: balanced}).Program); err != nil {
 		t.Fatal(err)
 	}

@@ -409,7 +409,7 @@ func TestEstablishedConnectionsOfPodsObey(t *testing.T) {
 		p.Chains["in4.x"] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Drop}}}
 		p.Chains["in6.x"] = p.Chains["in4.x"]
 		for i, name := range []ruleset.SetName{"pods-in4", "pods-in6"} {
-			p.Dispatch[name][string(nfttest.PodAddresses(0)[i].AsSlice())] = [...]string{"in4.x", "in6.x"}[i]
+			p.Dispatch[name].Set(string(nfttest.PodAddresses(0)[i].AsSlice()), [...]string{"in4.x", "in6.x"}[i])
 		}
 	}
 	if n := enforce(tightened); n != 8 {
@@ -483,7 +483,7 @@ func TestConnectionsOfPodsOnTheNodeNetwork(t *testing.T) {
 		p.Chains["in4.x"] = &ruleset.Chain{Rules: []ruleset.Rule{{Action: ruleset.Drop}}}
 		p.Chains["in6.x"] = p.Chains["in4.x"]
 		for i, name := range []ruleset.SetName{"pods-in4", "pods-in6"} {
-			p.Dispatch[name][string(nfttest.PodAddresses(1)[i].AsSlice())] = [...]string{"in4.x", "in6.x"}[i]
+			p.Dispatch[name].Set(string(nfttest.PodAddresses(1)[i].AsSlice()), [...]string{"in4.x", "in6.x"}[i])
 		}
 	}
 	if n := enforce(onPods); n != 0 {

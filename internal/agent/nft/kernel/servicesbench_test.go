@@ -38,24 +38,24 @@ func BenchmarkServices(b *testing.B) {
 			b.Cleanup(func() { _ = table.Close() })
 			return table
 		}
-		apply := func(b *testing.B, t *Table, c *nft.Compiler, to map[nft.Frontend]*nft.Balance) {
+		apply := func(b *testing.B, t *Table, c *nft.Compiler, to *nft.Places) {
 			if _, err := t.Apply(c.Compile(nft.Input{Node: node, Balanced: &nft.Balanced{To: to}}).Program); err != nil {
 				b.Fatal(err)
 			}
 		}
 		b.Run(fmt.Sprintf("all of %d", n), func(b *testing.B) {
 			for range b.N {
-				apply(b, open(b), new(nft.Compiler), all)
+				apply(b, open(b), new(nft.Compiler), ruleset.NewLayered(all))
 			}
 		})
 		b.Run(fmt.Sprintf("one of %d", n), func(b *testing.B) {
-			table, compiler, now := open(b), new(nft.Compiler), maps.Clone(all)
+			table, compiler, now := open(b), new(nft.Compiler), ruleset.NewLayered(maps.Clone(all))
 			apply(b, table, compiler, now)
 			at := nft.Frontend{Address: netip.AddrFrom4([4]byte{10, 96, 0, 7}), Protocol: ruleset.TCP, Port: 80}
 			b.ResetTimer()
 			for i := range b.N {
-				now = maps.Clone(now)
-				now[at] = &nft.Balance{Backends: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("10.244.9.9"), uint16(1+i%60000))}}
+				now = now.Next()
+				now.Set(at, &nft.Balance{Backends: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("10.244.9.9"), uint16(1+i%60000))}})
 				apply(b, table, compiler, now)
 			}
 		})

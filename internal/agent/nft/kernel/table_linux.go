@@ -646,17 +646,18 @@ func (img *image) compare(want *ruleset.Program, l lacks) comparison {
 			c.foreign = append(c.foreign, "set "+string(name))
 		}
 	}
-	pointed := map[ruleset.SetName]map[string]string{}
+	pointed := map[ruleset.SetName]*ruleset.Elements{}
 	for name, s := range img.sets {
 		if name.IsDispatch() {
-			pointed[name] = map[string]string{}
 			if _, there := want.Dispatch[name]; there && want.Leaves && name.IsOfServices() {
 				pointed[name] = want.Dispatch[name]
 				continue
 			}
+			elements := make(map[string]string, len(s.elements))
 			for e := range s.elements {
-				pointed[name][e.key] = e.chain
+				elements[e.key] = e.chain
 			}
+			pointed[name] = ruleset.NewLayered(elements)
 		}
 	}
 	c.Dispatch(pointed, want.Dispatch)

@@ -3,7 +3,6 @@ package ruleset
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -154,25 +153,25 @@ func Diff(from, to *Program) *Change {
 }
 
 // Dispatch adds the difference of dispatches to the change.
-func (c *Change) Dispatch(from, to map[SetName]map[string]string) { c.dispatch(from, to, nil) }
+func (c *Change) Dispatch(from, to map[SetName]*Elements) { c.dispatch(from, to, nil) }
 
 // dispatch does so, and of dispatches for Services looks only at keys that may differ, unless that
 // is nil.
-func (c *Change) dispatch(from, to map[SetName]map[string]string, touched map[SetName][]string) {
+func (c *Change) dispatch(from, to map[SetName]*Elements, touched map[SetName][]string) {
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		old, there := from[name]
 		if !there {
 			c.NewDispatch = append(c.NewDispatch, name)
 		}
-		if there && sameMap(old, to[name]) {
+		if there && old == to[name] {
 			continue
 		}
 		if there && touched != nil && name.IsOfServices() {
 			c.touched(name, old, to[name], touched[name])
 			continue
 		}
-		for key, chain := range to[name] {
-			led, found := old[key]
+		for key, chain := range to[name].All() {
+			led, found := old.Get(key)
 			if found && led != chain {
 				c.Unpoint[name] = append(c.Unpoint[name], key)
 			}
@@ -190,11 +189,11 @@ func (c *Change) dispatch(from, to map[SetName]map[string]string, touched map[Se
 		if !there {
 			c.GoneDispatch = append(c.GoneDispatch, name)
 		}
-		if there && (sameMap(from[name], now) || touched != nil && name.IsOfServices()) {
+		if there && (from[name] == now || touched != nil && name.IsOfServices()) {
 			continue
 		}
-		for key := range from[name] {
-			if _, still := now[key]; !still {
+		for key := range from[name].All() {
+			if _, still := now.Get(key); !still {
 				c.Unpoint[name] = append(c.Unpoint[name], key)
 			}
 		}
@@ -205,12 +204,12 @@ func (c *Change) dispatch(from, to map[SetName]map[string]string, touched map[Se
 }
 
 // touched adds the difference of a dispatch where only some keys may differ.
-func (c *Change) touched(name SetName, old, now map[string]string, keys []string) {
+func (c *Change) touched(name SetName, old, now *Elements, keys []string) {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
-		was, had := old[key]
-		is, has := now[key]
+		was, had := old.Get(key)
+		is, has := now.Get(key)
 		if had && (!has || was != is) {
 			c.Unpoint[name] = append(c.Unpoint[name], key)
 		}
@@ -218,12 +217,6 @@ func (c *Change) touched(name SetName, old, now map[string]string, keys []string
 			c.Point[name] = append(c.Point[name], Pointer{key, is})
 		}
 	}
-}
-
-// sameMap reports whether two are the same map, and not only equal: a compiler uses those of
-// Services again where nothing has changed.
-func sameMap(a, b map[string]string) bool {
-	return len(a) == len(b) && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
 // elements adds the difference of two parts, both sorted, to the change.

@@ -132,7 +132,7 @@ func (p *Program) walk(chain string, packet *Packet) *Rule {
 			return p.walk(r.Target, packet)
 		case Lookup:
 			name := SetName(r.Target)
-			if chain, found := p.Dispatch[name][name.DispatchKey(packet.Source, packet.Destination)]; found {
+			if chain, found := p.Dispatch[name].Get(name.DispatchKey(packet.Source, packet.Destination)); found {
 				return p.walk(chain, packet)
 			}
 		default:

@@ -352,6 +352,9 @@ func (r *Rule) equal(s *Rule) bool {
 // the end of these is accepted.
 type Chain struct{ Rules []Rule }
 
+// Elements are where packets go on by their addresses and ports, both in the form of the kernel.
+type Elements = Layered[string, string]
+
 // Program is all that is in the kernel.
 type Program struct {
 	Chains map[string]*Chain
@@ -359,7 +362,7 @@ type Program struct {
 	// Ranges are sorted and do not touch. Their names are made from them.
 	Ranges map[SetName][]Range
 	// Dispatch says by addresses, in the form of the kernel, in which chain a packet goes on.
-	Dispatch map[SetName]map[string]string
+	Dispatch map[SetName]*Elements
 	// Leaves tells that what dispatches for Services have, and the chains that they lead to, is not
 	// known: what is there stays.
 	Leaves bool
@@ -443,12 +446,13 @@ func (p *Program) String() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Dispatch)) {
 		fmt.Fprintf(&b, "dispatch %s\n", name)
-		for _, key := range slices.Sorted(maps.Keys(p.Dispatch[name])) {
+		elements := maps.Collect(p.Dispatch[name].All())
+		for _, key := range slices.Sorted(maps.Keys(elements)) {
 			if name.HoldsBackends() {
-				fmt.Fprintf(&b, "  %x is %x\n", key, p.Dispatch[name][key])
+				fmt.Fprintf(&b, "  %x is %x\n", key, elements[key])
 				continue
 			}
-			fmt.Fprintf(&b, "  %x goto %s\n", key, p.Dispatch[name][key])
+			fmt.Fprintf(&b, "  %x goto %s\n", key, elements[key])
 		}
 	}
 	parts := maps.Collect(p.Parts.All())

@@ -33,7 +33,7 @@ func (p *Program) withNetwork(of *Program) {
 // Released is a program by which everything passes, with what another one has for the network.
 func Released(of *Program) *Program {
 	out := LetPass()
-	out.Ranges, out.Dispatch, out.Leaves = map[SetName][]Range{}, map[SetName]map[string]string{}, of.Leaves
+	out.Ranges, out.Dispatch, out.Leaves = map[SetName][]Range{}, map[SetName]*Elements{}, of.Leaves
 	out.withNetwork(of)
 	return out
 }

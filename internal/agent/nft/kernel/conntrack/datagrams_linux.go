@@ -28,7 +28,7 @@ func (c *Connections) ForgetDatagrams(former, now *nft.Balanced) (int, error) {
 		to := netip.AddrPortFrom(x.reply.source, x.reply.sourcePort)
 		led := x.orig.destination != x.reply.source || x.orig.destinationPort != x.reply.sourcePort
 		next := now.At(at)
-		stale := led && (next != nil || former.At(at) != nil) && !now.Allows(at, to) || !led && now.To[at] != nil && len(next.Backends)+len(next.Inside) > 0
+		stale := led && (next != nil || former.At(at) != nil) && !now.Allows(at, to) || !led && now.To.At(at) != nil && len(next.Backends)+len(next.Inside) > 0
 		if stale {
 			list = append(list, request{kind: ctDelete, family: x.family(), attrs: x.name()})
 		}
