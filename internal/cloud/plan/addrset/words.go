@@ -23,8 +23,9 @@ const fewPrefixes = 5
 func (s Set) Blocks() []Block {
 	prefixes := s.Prefixes()
 	if len(prefixes) > fewPrefixes {
-		out := append(blocks(s.v4, 32), blocks(s.v6, 128)...)
-		if said := len(out); said+exceptions(out) < len(prefixes) {
+		v4, _ := blocks(s.v4, Number{}, 32, 32)
+		v6, _ := blocks(s.v6, Number{}, 128, 128)
+		if out := append(v4, v6...); len(out)+exceptions(out) < len(prefixes) {
 			return out
 		}
 	}
@@ -42,89 +43,41 @@ func exceptions(blocks []Block) (n int) {
 	return n
 }
 
-// A block may be said in three ways, by what is said of the blocks around it: what is in the set is
-// named where nothing is named yet; what is not in it is left out of what is named; what is in it
-// is named again where it was left out.
-const (
-	unnamed = iota
-	leftOutOf
-	namedAgain
-	ways
-)
-
-// node is an aligned block of addresses that the set holds in part, or as a whole, or not at all.
-type node struct {
-	from        Number
-	size        int // of the block in bits
-	full, empty bool
-	low, high   *node
-	// cost is how many prefixes it takes to say the block in each way; whole tells that in this way
-	// the block itself is named, or left out, and what differs inside it is said in the next way.
-	cost  [ways]int
-	whole [ways]bool
-}
-
-func blocks(ranges Ranges, width int) []Block {
-	n := newNode(ranges, Number{}, width)
-	var out []Block
-	n.say(unnamed, width, &out, nil)
-	slices.SortStableFunc(out, func(a, b Block) int { return a.Addr().Compare(b.Addr()) })
-	return out
-}
-
-// newNode looks at the block of 2^size addresses from a number on. Each call looks at half the
-// block of its caller.
-func newNode(ranges Ranges, from Number, size int) *node {
-	n := &node{from: from, size: size}
-	to := from.or(lowest(size))
-	ranges = ranges[ranges.reaching(from):]
+// blocks says which addresses of a block of 2^size from a number on are in some ranges, and which
+// are left out: by the block without the others, or by its halves, whichever takes fewer prefixes.
+// What an exception has of the ranges is named again.
+func blocks(ranges Ranges, from Number, size, width int) (named, left []Block) {
+	whole := Block{Prefix: netip.PrefixFrom(from.sized(width), width-size)}
+	all := Ranges{{from, from.or(lowest(size))}}
+	inside := intersect(ranges, all)
 	switch {
-	case len(ranges) == 0 || to.Less(ranges[0].From):
-		n.empty = true
-		n.cost = [ways]int{leftOutOf: 1}
-		n.whole[leftOutOf] = true
-		return n
-	case !from.Less(ranges[0].From) && !ranges[0].To.Less(to):
-		n.full = true
-		n.cost = [ways]int{unnamed: 1, namedAgain: 1}
-		n.whole[unnamed], n.whole[namedAgain] = true, true
-		return n
+	case len(inside) == 0:
+		return nil, []Block{whole}
+	case all.Within(inside):
+		return []Block{whole}, nil
 	}
-	n.low = newNode(ranges, from, size-1)
-	n.high = newNode(ranges, from.or(lowest(size-1)).Next(), size-1)
-	for way := ways - 1; way >= 0; way-- {
-		n.cost[way] = n.low.cost[way] + n.high.cost[way]
-		if way+1 < ways && 1+n.cost[way+1] < n.cost[way] {
-			n.cost[way], n.whole[way] = 1+n.cost[way+1], true
+	named, left = blocks(inside, from, size-1, width)
+	high, highLeft := blocks(inside, from.or(lowest(size-1)).Next(), size-1, width)
+	but := whole
+	for _, r := range inside {
+		but.Except = appendPrefixes(but.Except, r, width)
+	}
+	left = shorter(append(left, highLeft...), []Block{but})
+	again := []Block{whole}
+	for _, b := range left {
+		again[0].Except = append(again[0].Except, b.Prefix)
+		for _, e := range b.Except {
+			again = append(again, Block{Prefix: e})
 		}
 	}
-	return n
+	return shorter(append(named, high...), again), left
 }
 
-// say appends what names the block in a way. Each call is about half the block of its caller, or
-// about the same block in the next way.
-func (n *node) say(way, width int, out *[]Block, around *int) {
-	if n.cost[way] == 0 {
-		return
+func shorter(a, b []Block) []Block {
+	if len(b)+exceptions(b) < len(a)+exceptions(a) {
+		return b
 	}
-	if !n.whole[way] {
-		n.low.say(way, width, out, around)
-		n.high.say(way, width, out, around)
-		return
-	}
-	p := netip.PrefixFrom(n.from.sized(width), width-n.size)
-	if way == leftOutOf {
-		(*out)[*around].Except = append((*out)[*around].Except, p)
-	} else {
-		*out = append(*out, Block{Prefix: p})
-	}
-	if !n.full && !n.empty {
-		if way == unnamed {
-			last := len(*out) - 1
-			around = &last
-		}
-		n.say(way+1, width, out, around)
-	}
+	return a
 }
 
 // Text is the block in words: "10.1.0.0/16 except 10.1.2.40". Of more than most exceptions the
