@@ -3,10 +3,6 @@ package cli
 import (
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
-
-	"github.com/nephele-io/nephele/internal/cloud/aws"
 )
 
 // TestAccessFlags: what cannot be is refused with exit code 2 and words that name the flag.
@@ -40,30 +36,6 @@ func TestAccessFlags(t *testing.T) {
 			if r.code != ExitBadInput || !strings.Contains(r.err, c.want) || r.stdout != "" {
 				t.Errorf("%s %s: exit %d, %s%s; want %s", command, c.flag, r.code, r.stdout, r.err, c.want)
 			}
-		}
-	}
-}
-
-// TestAccessDefaults: what the flags say when nothing is said, and when nothing is allowed.
-func TestAccessDefaults(t *testing.T) {
-	for _, c := range []struct {
-		defaults, args []string
-		want           string
-	}{
-		{nil, nil, "none"},
-		{[]string{"loopback"}, nil, "loopback"},
-		{[]string{"loopback"}, []string{"--allowed-endpoints="}, "none"},
-		{[]string{"loopback"}, []string{"--allowed-endpoints=10.0.0.0/8,ec2.example:8443", "--allowed-endpoints=loopback"}, "10.0.0.0/8,ec2.example:8443,loopback"},
-	} {
-		var f AccessFlags
-		set := pflag.NewFlagSet("", pflag.ContinueOnError)
-		f.Register(set, c.defaults...)
-		if err := set.Parse(c.args); err != nil {
-			t.Fatal(err)
-		}
-		a, err := f.Access()
-		if err != nil || a.Endpoints.String() != c.want || len(a.AmbientNamespaces) > 0 || a.Bounds != aws.DefaultBounds() {
-			t.Errorf("%q: %v, %s, %+v", c.args, err, a.Endpoints, a)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
@@ -30,10 +31,10 @@ type completion func(cmd *cobra.Command, args []string, typed string) ([]string,
 // names completes with what list finds in the cluster that the command's flags name.
 func names(list func(ctx context.Context, c client.Reader) ([]string, error)) completion {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		var f clusterFlags
+		var f source.ClusterFlags
 		f.Kubeconfig, _ = cmd.Flags().GetString("kubeconfig")
 		f.Context, _ = cmd.Flags().GetString("context")
-		c, err := f.reading()
+		c, err := f.Client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

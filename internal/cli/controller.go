@@ -7,19 +7,20 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 )
 
 // NewControllerCommand returns the command nephele controller.
 func NewControllerCommand() *cobra.Command {
-	var cluster clusterFlags
+	var cluster source.ClusterFlags
 	var o controller.Options
 	var verbose bool
 	var format terminal.LogFormat
 	var api controller.APIOptions
 	var antrea AntreaFlags
-	var access AccessFlags
+	var access source.AccessFlags
 	var past HistoryFlags
 	serving := servingFlags{api: &api}
 	cmd := &cobra.Command{

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/adopt"
@@ -52,7 +53,7 @@ The exit code is 0 if the policies say all that the groups do, 1 if something is
 			if err != nil {
 				return err
 			}
-			if err := readSnapshot(cmd, in, f.snapshot); err != nil {
+			if err := source.AddSnapshot(cmd, in, f.snapshot); err != nil {
 				return err
 			}
 			computed := preview.Compute(in)
@@ -78,7 +79,7 @@ The exit code is 0 if the policies say all that the groups do, 1 if something is
 func chosenMachines(w *explain.World, of string) (func(adopt.Machine) bool, error) {
 	p, err := w.Party("of", of)
 	if err != nil {
-		return nil, aboutFlag(err)
+		return nil, source.AboutFlag(err)
 	}
 	return func(m adopt.Machine) bool {
 		return slices.ContainsFunc(w.Endpoints, func(e reach.Endpoint) bool {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,7 +13,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/historycmd"
 	"github.com/nephele-io/nephele/internal/cli/nodecmd"
+	"github.com/nephele-io/nephele/internal/cli/plancmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -23,7 +24,7 @@ import (
 
 // consoleNeeds are the cluster and the log of "console".
 func consoleNeeds() consolecmd.Needs {
-	var f clusterFlags
+	var f source.ClusterFlags
 	var format terminal.LogFormat
 	return consolecmd.Needs{
 		Register: func(flags *pflag.FlagSet) {
@@ -39,18 +40,18 @@ func consoleNeeds() consolecmd.Needs {
 }
 
 func releaseNeeds() releasecmd.Needs {
-	var f clusterFlags
-	return releasecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.client() }, Printable: terminal.Printable, Now: time.Now}
+	var f source.ClusterFlags
+	return releasecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.Client() }, Printable: terminal.Printable, Now: time.Now}
 }
 
 func nodeNeeds() nodecmd.Needs {
-	var f clusterFlags
-	return nodecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.client() }, Now: time.Now}
+	var f source.ClusterFlags
+	return nodecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.Client() }, Now: time.Now}
 }
 
 func checkNeeds() checkcmd.Needs {
-	var f clusterFlags
-	var access AccessFlags
+	var f source.ClusterFlags
+	var access source.AccessFlags
 	return checkcmd.Needs{
 		Register: func(flags *pflag.FlagSet) {
 			f.Register(flags)
@@ -60,36 +61,9 @@ func checkNeeds() checkcmd.Needs {
 	}
 }
 
-// Client returns a client that reads the cluster as it is now.
-func (f *clusterFlags) Client() (client.Client, error) { return f.reading() }
-
 func historyNeeds() historycmd.Needs {
 	return historycmd.Needs{
-		Cluster: func() historycmd.Cluster { return &clusterFlags{} },
-		Plan:    func() historycmd.Planner { return &historyPlanner{} },
+		Cluster: func() historycmd.Cluster { return &source.ClusterFlags{} },
+		Plan:    func() historycmd.Planner { return &plancmd.HistoryPlanner{} },
 	}
-}
-
-// historyPlanner plans for the cluster with one more manifest.
-type historyPlanner struct {
-	clusterFlags
-	access AccessFlags
-	all    bool
-}
-
-// Register adds the flags.
-func (p *historyPlanner) Register(flags *pflag.FlagSet) {
-	p.clusterFlags.Register(flags)
-	p.access.Register(flags, egress.Loopback)
-	flags.BoolVar(&p.all, "all", false, "name all that is changed, in place of some and a number")
-}
-
-// Plan is "nephele plan -f -".
-func (p *historyPlanner) Plan(cmd *cobra.Command, manifest []byte) error {
-	sub := &cobra.Command{Use: cmd.Use}
-	sub.SetContext(cmd.Context())
-	sub.SetIn(bytes.NewReader(manifest))
-	sub.SetOut(cmd.OutOrStdout())
-	sub.SetErr(cmd.ErrOrStderr())
-	return runPlan(sub, &planFlags{files: []string{"-"}, cluster: p.clusterFlags, access: p.access, all: p.all})
 }

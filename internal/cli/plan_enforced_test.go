@@ -15,7 +15,6 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
@@ -124,16 +123,5 @@ func TestPlanTolerates(t *testing.T) {
 		if r.code != c.code || c.err != "" && !strings.Contains(r.err, c.err) || c.err == "" && strings.Contains(r.err, "error") {
 			t.Errorf("%s: exit %d, %q", name, r.code, r.err)
 		}
-	}
-}
-
-// TestPlanOfSeveralClusters: whose groups are meant is asked where it cannot be told.
-func TestPlanOfSeveralClusters(t *testing.T) {
-	in := &preview.Inputs{Claimants: []string{"a", "b"}}
-	if id := clusterOf(in, ""); id != preview.OfflineCluster || len(in.Warnings) != 1 || in.Warnings[0].Reason != preview.WarnManyClusters {
-		t.Errorf("%q, %+v", id, in.Warnings)
-	}
-	if id := clusterOf(in, "b"); id != "b" {
-		t.Errorf("told b, took %q", id)
 	}
 }

@@ -1,19 +1,12 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cli/show"
-	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/controller"
-	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
@@ -146,44 +139,5 @@ func TestPlanShowsFailsafe(t *testing.T) {
 	if !strings.Contains(r.stdout, "Failsafe flows, allowed on every VM with policies whatever these say:\n  ingress tcp 22 from 192.0.2.0/24\n") ||
 		!strings.Contains(r.stdout, "      + ingress tcp 22 from 192.0.2.0/24  # failsafe\n") || strings.Count(r.stdout, "# failsafe") != 1 {
 		t.Errorf("%+v", r)
-	}
-}
-
-// TestPlanWithoutOneAccount: an account that cannot be read is told, and the others are planned
-// for.
-func TestPlanWithoutOneAccount(t *testing.T) {
-	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(previewtest.SmallShopManifests+
-		"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudProviderAccount\nmetadata: {name: b, namespace: vms}\n"+
-		"spec:\n  awsConfig: {region: [eu-west-1], secretRef: {name: s, namespace: vms, key: k}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	open, stop, err := simulate(t.Context(), in, file(t, "estate.yaml", previewtest.SmallShop))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	p := &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
-		if a.Name == "b" {
-			return nil, errors.New("the keys are refused")
-		}
-		return open(ctx, a)
-	}}
-	made, err := p.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := p.Answer(made)
-	var b strings.Builder
-	if err := show.Plans(&b, answer, false); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"account vms/a\n", "# take over, for vms/web", "account vms/b\n  ! cannot be read: the keys are refused\n"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
-	}
-	if err := outcomeOf(answer, strictness{}); err == nil || errors.Is(err, terminal.ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
-		t.Errorf("it ends with %v", err)
 	}
 }

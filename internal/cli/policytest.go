@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/internal/cli/show"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -22,12 +23,12 @@ import (
 type testFlags struct {
 	files    []string
 	snapshot string
-	staged   stagedFlags
+	staged   source.StagedFlags
 	output   string
 	coverage bool
 	minimum  int
 	set      bool
-	cluster  clusterFlags
+	cluster  source.ClusterFlags
 }
 
 func newTestCommand() *cobra.Command {
@@ -62,7 +63,7 @@ rules are covered, 2 if the input is wrong.`,
 	flags.IntVar(&f.minimum, "min-coverage", 0, "exit with 1 if less than this percentage of the rules is covered")
 	flags.BoolVar(&f.set, "set", false, "ask the clusters of the set, in its hub, in place of computing policies of files")
 	f.cluster.Register(flags)
-	f.staged.register(flags)
+	f.staged.Register(flags)
 	return c
 }
 
@@ -118,11 +119,11 @@ func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
 		return nil, err
 	}
 	if f.snapshot != "" {
-		if err := readSnapshot(cmd, in, f.snapshot); err != nil {
+		if err := source.AddSnapshot(cmd, in, f.snapshot); err != nil {
 			return nil, err
 		}
 	}
-	in.Objects.WithStaged = f.staged.with
+	in.Objects.WithStaged = f.staged.With
 	shared := preview.Compute(in)
 	terminal.Notes(cmd, in.Notes)
 	if err := terminal.Refused(cmd, in.Refused); err != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/clusterset/hub/questions"
 	"github.com/nephele-io/nephele/internal/expect"
@@ -26,7 +27,7 @@ var errWrongQuestion = errors.New("the question makes no sense")
 // setReport holds the tests in files against what the clusters of a set decide, each for its own
 // end.
 func (f *testFlags) setReport(cmd *cobra.Command) (*testReport, error) {
-	if f.snapshot != "" || f.coverage || f.minimum > 0 || f.staged.with {
+	if f.snapshot != "" || f.coverage || f.minimum > 0 || f.staged.With {
 		return nil, errors.New("with --set the clusters of the set answer by what they have: leave out --snapshot, --coverage, --min-coverage and --staged")
 	}
 	in, err := preview.LoadInputs(f.files, cmd.InOrStdin())
@@ -37,7 +38,7 @@ func (f *testFlags) setReport(cmd *cobra.Command) (*testReport, error) {
 	if len(tests) == 0 {
 		return nil, fmt.Errorf("there is no %s among the files: want at least one, with apiVersion %s", expect.Kind, expect.GroupVersion())
 	}
-	c, err := f.cluster.client()
+	c, err := f.cluster.ClientOrFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func askFlow(ctx context.Context, f *expect.Flow, review func(context.Context, *
 	var out []v1alpha1.ReachRow
 	for _, from := range f.From {
 		for _, to := range f.To {
-			spec := v1alpha1.ReachReviewSpec{From: from, To: to, Protocol: string(f.Protocol), Port: string(f.Port), Refused: true, Limit: reviewPage}
+			spec := v1alpha1.ReachReviewSpec{From: from, To: to, Protocol: string(f.Protocol), Port: string(f.Port), Refused: true, Limit: source.ReviewPage}
 			if !questions.AsksReach(&spec) {
 				return nil, fmt.Errorf("%w: neither %q nor %q names a cluster, as in east:shop/app=web", errWrongQuestion, from, to)
 			}
@@ -104,7 +105,7 @@ func askFlow(ctx context.Context, f *expect.Flow, review func(context.Context, *
 					return nil, askedWrong(err)
 				}
 				out = append(out, q.Status.Flows...)
-				if len(q.Status.Flows) == 0 || int(spec.Page)*reviewPage >= int(q.Status.Total) {
+				if len(q.Status.Flows) == 0 || int(spec.Page)*source.ReviewPage >= int(q.Status.Total) {
 					break
 				}
 			}

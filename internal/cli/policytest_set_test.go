@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -49,9 +50,9 @@ func TestSetTests(t *testing.T) {
 		case cluster == "nowhere":
 			return apierrors.NewBadRequest(`spec.from: there is no Cluster "nowhere"`)
 		case cluster == "south" && q.Spec.Page == 1:
-			q.Status.Total = reviewPage + 1
+			q.Status.Total = source.ReviewPage + 1
 		case cluster == "south" && q.Spec.Page == 2:
-			q.Status.Total, row.Verdict = reviewPage+1, "Drop"
+			q.Status.Total, row.Verdict = source.ReviewPage+1, "Drop"
 		case q.Spec.Port == "22":
 			row.Verdict = "Drop"
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/show"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/clusterset/hub/questions"
 	"github.com/nephele-io/nephele/internal/reach"
@@ -113,12 +114,12 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 // rows asks the controller of the cluster if there is one that answers, and else works the answer
 // out here.
 func (f *reachFlags) rows(cmd *cobra.Command) ([]v1alpha1.ReachRow, error) {
-	spec := v1alpha1.ReachReviewSpec{From: f.from, To: f.to, Protocol: f.protocol, Port: f.port, Refused: f.refused, Limit: reviewPage}
+	spec := v1alpha1.ReachReviewSpec{From: f.from, To: f.to, Protocol: f.protocol, Port: f.port, Refused: f.refused, Limit: source.ReviewPage}
 	if questions.AsksReach(&spec) {
 		return f.rowsOfSet(cmd, spec)
 	}
 	if f.asksController() {
-		if rows, answered, err := f.cluster.askReach(cmd, spec); answered || err != nil {
+		if rows, answered, err := f.cluster.AskReach(cmd, spec); answered || err != nil {
 			return rows, err
 		}
 	}
@@ -127,7 +128,7 @@ func (f *reachFlags) rows(cmd *cobra.Command) ([]v1alpha1.ReachRow, error) {
 		return nil, err
 	}
 	rows, err := review.Rows(w, spec)
-	return rows, aboutFlag(err)
+	return rows, source.AboutFlag(err)
 }
 
 // runMap prints which class reaches which.
@@ -156,7 +157,7 @@ func (f *reachFlags) askMap(cmd *cobra.Command) (*v1alpha1.ReachMap, error) {
 		return question.Status.Map, nil
 	}
 	if f.asksController() {
-		if answered, err := f.cluster.ask(cmd, question, &question.Status.Seen); answered || err != nil {
+		if answered, err := f.cluster.Ask(cmd, question, &question.Status.Seen); answered || err != nil {
 			return question.Status.Map, err
 		}
 	}
@@ -165,7 +166,7 @@ func (f *reachFlags) askMap(cmd *cobra.Command) (*v1alpha1.ReachMap, error) {
 		return nil, err
 	}
 	status, err := review.Reach(w, spec)
-	return status.Map, aboutFlag(err)
+	return status.Map, source.AboutFlag(err)
 }
 
 // rowsOfSet asks the controller of the hub, which asks the clusters of the ends.
@@ -182,7 +183,7 @@ func (f *reachFlags) askHub(cmd *cobra.Command, question *v1alpha1.ReachReview) 
 	if !f.asksController() {
 		return errors.New("a question about clusters of the set is answered by the controller of their hub: leave out --filename, --snapshot, --local and the like")
 	}
-	answered, err := f.cluster.ask(cmd, question, &v1alpha1.Seen{})
+	answered, err := f.cluster.Ask(cmd, question, &v1alpha1.Seen{})
 	if err != nil {
 		return err
 	}

@@ -15,13 +15,16 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/computecmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/enrollcmd"
+	"github.com/nephele-io/nephele/internal/cli/explaincmd"
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
 	"github.com/nephele-io/nephele/internal/cli/historycmd"
 	"github.com/nephele-io/nephele/internal/cli/keyscmd"
 	"github.com/nephele-io/nephele/internal/cli/nodecmd"
+	"github.com/nephele-io/nephele/internal/cli/plancmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/rolecmd"
 	"github.com/nephele-io/nephele/internal/cli/simcmd"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
@@ -69,25 +72,25 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	policy.AddCommand(computecmd.Command(), newFromGroupsCommand())
 	root.AddCommand(
 		policy,
-		newExplainCommand(),
+		explaincmd.Command(),
 		newReachCommand(),
 		newRulesCommand(),
 		newTestCommand(),
-		newPlanCommand(),
+		plancmd.Command(),
 		NewControllerCommand(),
 		simcmd.Command(),
 		newTakeOverCommand(),
 		terminal.NewVersionCommand("nephele", built()),
 	)
 	root.AddCommand(newStatusCommand(), checkcmd.Command(checkNeeds()), newUninstallCommand(), newSupportCommand(), newPluginCommand(), historycmd.Command(historyNeeds()))
-	root.AddCommand(flowscmd.Command(flowsNeeds()), flowscmd.RecommendCommand(flowsNeeds()), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
+	root.AddCommand(flowscmd.Command(explaincmd.FlowsNeeds()), flowscmd.RecommendCommand(explaincmd.FlowsNeeds()), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
 	root.AddCommand(nodecmd.Command(nodeNeeds()), nodecmd.TraceCommand(nodeNeeds()), auditcmd.Command())
 	root.AddCommand(rolecmd.Commands(terminal.Notes)...)
 	root.AddCommand(agentcmd.Commands(Version())...)
-	root.AddCommand(enrollcmd.Commands(newClient)...)
+	root.AddCommand(enrollcmd.Commands(source.NewClient)...)
 	root.AddCommand(NewKeysCommand(nil))
 	root.AddCommand(NewBackupCommands(nil)...)
-	root.AddCommand(clustercmd.Commands(newClient)...)
+	root.AddCommand(clustercmd.Commands(source.NewClient)...)
 	for _, more := range extra { // in the place of one of the same name
 		if of, _, err := root.Find([]string{more.Name()}); err == nil && of != root {
 			root.RemoveCommand(of)
@@ -101,10 +104,10 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 // NewKeysCommand returns "keys". directory are the lists of keys in a data directory; nil if there
 // are none.
 func NewKeysCommand(directory func(dir string) ([]keyscmd.List, error)) *cobra.Command {
-	return keyscmd.Command(keyscmd.Needs{Client: newClient, Directory: directory, Now: time.Now})
+	return keyscmd.Command(keyscmd.Needs{Client: source.NewClient, Directory: directory, Now: time.Now})
 }
 
 // NewBackupCommands returns "backup" and "restore". With local they work on data directories, too.
 func NewBackupCommands(local *backupcmd.Local) []*cobra.Command {
-	return backupcmd.Commands(backupcmd.Needs{Client: newClient, Version: Version(), Local: local})
+	return backupcmd.Commands(backupcmd.Needs{Client: source.NewClient, Version: Version(), Local: local})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
 	"github.com/nephele-io/nephele/internal/cli/show"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -90,7 +91,7 @@ The exit code of --unused is 1 if there are such rules.`,
 func (f *worldFlags) rules(cmd *cobra.Command, spec v1alpha1.EffectiveRulesSpec) (v1alpha1.EffectiveRulesStatus, error) {
 	if f.asksController() {
 		question := &v1alpha1.EffectiveRules{Spec: spec}
-		if answered, err := f.cluster.ask(cmd, question, &question.Status.Seen); answered || err != nil {
+		if answered, err := f.cluster.Ask(cmd, question, &question.Status.Seen); answered || err != nil {
 			return question.Status, err
 		}
 	}
@@ -102,7 +103,7 @@ func (f *worldFlags) rules(cmd *cobra.Command, spec v1alpha1.EffectiveRulesSpec)
 		return v1alpha1.EffectiveRulesStatus{}, err
 	}
 	answer, err := review.Rules(w, spec)
-	return answer, aboutFlag(err)
+	return answer, source.AboutFlag(err)
 }
 
 // notesOfTraffic says what the counts of rules rest on.

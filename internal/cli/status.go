@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/cli/show"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/status"
 )
@@ -29,7 +30,7 @@ type statusFlags struct {
 }
 
 func newStatusCommand() *cobra.Command {
-	var cluster clusterFlags
+	var cluster source.ClusterFlags
 	var flags statusFlags
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -56,7 +57,7 @@ has run out; 2 the cluster cannot be read, or the input is wrong.`,
 			case len(flags.policies) > 0 && !flags.wait:
 				return fmt.Errorf("--for-policies says what --wait waits for: give --wait too")
 			}
-			c, err := cluster.reading()
+			c, err := cluster.Client()
 			if err != nil {
 				return err
 			}
@@ -71,15 +72,6 @@ has run out; 2 the cluster cannot be read, or the input is wrong.`,
 	f.StringSliceVar(&flags.policies, "for-policies", nil, "with --wait: wait only until these policies are realized, NAMESPACE/NAME or NAME")
 	f.DurationVar(&flags.timeout, "timeout", 2*time.Minute, "how long --wait waits")
 	return cmd
-}
-
-// reading returns a client for commands that only look.
-func (f clusterFlags) reading() (client.Client, error) {
-	cfg, err := f.Config()
-	if err != nil {
-		return nil, fmt.Errorf("finding the cluster: %w", err)
-	}
-	return newClient(cfg)
 }
 
 // showStatus prints a report, with --wait the last one.

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/internal/cli/checkcmd"
+	"github.com/nephele-io/nephele/internal/cli/plancmd"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/support"
 )
@@ -27,7 +29,7 @@ const (
 )
 
 func newSupportCommand() *cobra.Command {
-	var cluster clusterFlags
+	var cluster source.ClusterFlags
 	var file, dataDir, metrics string
 	var most int64
 	var noPlan bool
@@ -53,7 +55,7 @@ Exit codes: 0 written; 2 bad input or failure.`,
 			if age < 0 {
 				return fmt.Errorf("--since %s: want a duration, for example 2h", age)
 			}
-			c, err := cluster.reading()
+			c, err := cluster.Client()
 			if err != nil {
 				return err
 			}
@@ -106,7 +108,7 @@ Exit codes: 0 written; 2 bad input or failure.`,
 	return cmd
 }
 
-func readVersions(cluster clusterFlags) func(context.Context) (io.ReadCloser, error) {
+func readVersions(cluster source.ClusterFlags) func(context.Context) (io.ReadCloser, error) {
 	return func(ctx context.Context) (io.ReadCloser, error) {
 		versions := map[string]any{"nephele": built()}
 		if cfg, err := cluster.Config(); err == nil {
@@ -150,12 +152,12 @@ type ended struct {
 func (e *ended) Close() error { return e.close() }
 
 // readPlan runs the command plan.
-func readPlan(cluster clusterFlags) func(context.Context) (io.ReadCloser, error) {
+func readPlan(cluster source.ClusterFlags) func(context.Context) (io.ReadCloser, error) {
 	return func(ctx context.Context) (io.ReadCloser, error) {
 		ctx, cancel := context.WithTimeout(ctx, supportTimeout)
 		defer cancel()
 		var out bytes.Buffer
-		plan := newPlanCommand()
+		plan := plancmd.Command()
 		plan.SetOut(&out)
 		plan.SetErr(io.Discard)
 		plan.SilenceUsage, plan.SilenceErrors = true, true

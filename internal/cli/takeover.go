@@ -10,12 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 func newTakeOverCommand() *cobra.Command {
-	var cluster clusterFlags
+	var cluster source.ClusterFlags
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "take-over NAMESPACE/ACCOUNT",
@@ -37,7 +38,7 @@ instance's epoch; the controller removes it when it is done.`,
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w", err)
 			}
-			c, err := newClient(cfg)
+			c, err := source.NewClient(cfg)
 			if err != nil {
 				return err
 			}

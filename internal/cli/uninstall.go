@@ -11,12 +11,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/api/generated/crd"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/uninstall"
 )
 
 func newUninstallCommand() *cobra.Command {
-	var cluster clusterFlags
+	var cluster source.ClusterFlags
 	var o uninstall.Options
 	var yes bool
 	cmd := &cobra.Command{
@@ -44,7 +45,7 @@ Exit codes: 0 done, or shown; 1 somebody has to do something first; 2 bad input 
 			if err != nil {
 				return err
 			}
-			if o.Client, err = cluster.reading(); err != nil {
+			if o.Client, err = cluster.Client(); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()

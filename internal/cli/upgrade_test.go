@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
@@ -123,7 +124,7 @@ func (j *bothLoops) start() {
 	}
 	j.inv = inventory.New(inventory.Options{Client: j.api, Secrets: j.api, Events: noEvents{}, Clouds: map[cloudv1.CloudProvider]accountspec.Open{row.Kind: open}})
 	j.reconcile()
-	in, err := readInputs(j.Context(), j.api)
+	in, err := source.Inputs(j.Context(), j.api)
 	if err != nil {
 		j.Fatal(err)
 	}

@@ -348,6 +348,30 @@ var layers = []layer{
 	{folder: "internal/console", own: []string{"internal/kinds"}, foreign: append([]string{"golang.org/x/net/netutil", "golang.org/x/oauth2", "github.com/coreos/go-oidc/v3/oidc"}, kubernetes...),
 		why: "the console knows the wire of the Kubernetes API and nothing of what is behind it"},
 	{
+		folder: "internal/cli/source",
+		own: []string{
+			"api", "internal/cli/terminal", "internal/cloud", "internal/cloud/accountspec", "internal/cloud/aws", "internal/cloud/azure", "internal/clusterset/peers", "internal/clusterset/remote",
+			"internal/controller", "internal/explain", "internal/explain/input", "internal/kinds", "internal/manifest", "internal/platform", "internal/policy", "internal/preview", "internal/review",
+			"internal/sim", "internal/sim/aws", "internal/sim/estate", "internal/sim/estate/source",
+		},
+		foreign: append([]string{"github.com/spf13/"}, kubernetes...),
+		why:     "what commands answer from is read without an answer",
+	},
+	{
+		folder: "internal/cli/plancmd",
+		own: []string{"api", "internal/cli/flowscmd", "internal/cli/show", "internal/cli/source", "internal/cli/terminal", "internal/cloud", "internal/cloud/plan", "internal/controller", "internal/manifest",
+			"internal/platform", "internal/preview"},
+		foreign: append([]string{"github.com/spf13/"}, kubernetes...),
+		why:     "one command knows no other one",
+	},
+	{
+		folder: "internal/cli/explaincmd",
+		own: []string{"api", "internal/cli/flowscmd", "internal/cli/show", "internal/cli/source", "internal/cli/terminal", "internal/cloud", "internal/clusterset/hub/questions", "internal/controller",
+			"internal/explain", "internal/platform", "internal/preview", "internal/review"},
+		foreign: append([]string{"github.com/spf13/"}, kubernetes...),
+		why:     "one command knows no other one",
+	},
+	{
 		folder: "internal/cli/show",
 		own: []string{
 			"api", "internal/cli/terminal", "internal/cli/flowscmd", "internal/cloud", "internal/cloud/forecast", "internal/cloud/plan/render", "internal/cloud/trace",

@@ -257,7 +257,7 @@ func fillNetwork(info *v1beta1.AntreaAgentInfo, n *network.Status) {
 	}
 }
 
-// failsafeText is what the agent reports its failsafe flows, without those of one source port
+// failsafeText is what the agent reports of its failsafe flows, without flows of one source port
 // (DHCP), of which questions know nothing.
 func failsafeText(flows []nft.Failsafe) string {
 	told := []cloudv1alpha1.FailsafeFlow{}

@@ -46,7 +46,7 @@ const (
 )
 
 func (f *networkFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.mode, "network-mode", string(network.PolicyOnly), `with --node, how Pods get addresses and reach those of other Nodes: "encap", by VXLAN; "hybrid", by VXLAN only to other subnets; `+
+	flags.StringVar(&f.mode, "network-mode", string(network.PolicyOnly), `with --node, how Pods get addresses and reach Pods of other Nodes: "encap", by VXLAN; "hybrid", by VXLAN only to other subnets; `+
 		`"noEncap", by routes on the subnet, and by the network around the Nodes to others; "networkPolicyOnly", by another CNI plugin`)
 	flags.Uint16Var(&f.port, "network-port", network.DefaultPort, "UDP port of VXLAN, the same on all Nodes")
 	flags.IntVar(&f.mtu, "network-mtu", 0, "MTU of Pods; 0: what the links of the Nodes carry")

@@ -53,7 +53,7 @@ func Command(n Needs) *cobra.Command {
 		Use:   "check",
 		Short: "Find out whether everything is there that Nephele needs",
 		Long: `Find out whether everything is there that Nephele needs: the API server and its version, definitions and admission policies,
-your rights (or those of the controller's identity, if you run this as it), certificates, webhooks, clocks, and for each cloud
+your rights (or the rights of the controller's identity, if you run this as it), certificates, webhooks, clocks, and for each cloud
 account whether its credentials are accepted, which permissions are missing, by name, and whether quotas are near.
 
 Nothing is changed: permissions are tried with calls that do nothing (AWS: DryRun), or asked for (Azure). An account is tried if you may get its Secret, from

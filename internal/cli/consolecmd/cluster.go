@@ -44,7 +44,7 @@ func (m *clusterMode) register(f *pflag.FlagSet) {
 	f.StringVar(&m.client, "oidc-client-id", "", "name of the client at the provider, the one for which the API server takes tokens")
 	f.StringVar(&m.secretFile, "oidc-client-secret-file", "", "file with the client's secret; empty for a public client")
 	f.StringSliceVar(&m.scopes, "oidc-scopes", []string{"email", "profile"}, "what to ask the provider for besides openid; offline_access renews tokens that end")
-	f.StringVar(&m.authorities, "oidc-ca", "", "PEM file with the authorities of the provider; empty for those of the system")
+	f.StringVar(&m.authorities, "oidc-ca", "", "PEM file with the authorities of the provider; empty for the system's")
 }
 
 // misplaced names a flag that says nothing without --url.

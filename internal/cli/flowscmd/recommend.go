@@ -44,7 +44,7 @@ func RecommendCommand(n Needs) *cobra.Command {
 the controller what the agents of hosts and Nodes have seen; --since reaches back as far as it keeps flows. With --logs it reads flow
 logs as "nephele flows" does.
 
-Machines with the same labels share a policy: those of --by, or the label with which the traffic takes the fewest
+Machines with the same labels share a policy: the labels of --by, or the label with which the traffic takes the fewest
 rules. Other ends are named by their labels, or by address; more than 32 addresses of the Internet are everybody there, and that is said.
 
 The policies are staged (annotation nephele.io/stage: plan): nothing enforces them until the annotation goes. Each says on what it

@@ -122,7 +122,7 @@ With a revision from the list, "history show" tells what changed, "history plan"
 	flags := cmd.Flags()
 	f.register(flags)
 	flags.StringVar(&filter.Account, "account", "", "only those for whose sake something was done in this account, NAMESPACE/NAME")
-	flags.DurationVar(&since, "since", 0, "only those of so long ago, for example 24h")
+	flags.DurationVar(&since, "since", 0, "only revisions of so long ago, for example 24h")
 	flags.IntVar(&limit, "limit", 50, "how many are shown")
 	flags.StringVarP(&output, "output", "o", "", "json or yaml, or nothing for text")
 	cmd.AddCommand(newShowCommand(n), newPlanCommand(n), newApplyCommand(n))
@@ -195,7 +195,7 @@ func newPlanCommand(n Needs) *cobra.Command {
 		Use:   "plan REVISION",
 		Short: "Show what would change in the cloud if a policy were again what it was",
 		Long: `Show what would change in the cloud if a policy were again what it was: "nephele plan" with the cluster as it is but for this policy.
-Nothing is changed. The exit codes are those of "nephele plan": 0 nothing would change, 1 something would, 2 it cannot be told.`,
+Nothing is changed. The exit codes are as of "nephele plan": 0 nothing would change, 1 something would, 2 it cannot be told.`,
 		Example: `  nephele history plan shop/annp-db-from-app-2`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -67,7 +67,7 @@ func inCluster(_ context.Context, c client.Client, now func() time.Time) []List 
 		}),
 		kept(c, history.Place(), List{
 			Name: "history", Does: "proves that the controller has written the history of policies", Believers: "every reader of the history",
-			Then: "Revisions are signed with it from now on; those of before stay proven by the key before.",
+			Then: "Revisions are signed with it from now on; earlier revisions stay proven by the key before.",
 			Lost: "Revisions that it has signed are shown as unproven from then on. Nothing is lost, and nothing else changes.",
 			Uses: func(ctx context.Context, _ keyring.Ring) (map[string][]string, error) { return historyUses(ctx, c) },
 		}),

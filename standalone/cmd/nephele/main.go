@@ -19,6 +19,8 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
 	"github.com/nephele-io/nephele/internal/cli/backupcmd"
+	"github.com/nephele-io/nephele/internal/cli/plancmd"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/controller/traffic"
@@ -48,7 +50,7 @@ func run() int {
 			return errors.Join(controlplane.Quiet(), controlplane.Backup(ctx, dataDir, into))
 		}})
 	own = append(own, upCommand(), cli.NewKeysCommand(up.Keys), hubcmd.NewCommand(terminal.ErrNo, up.DefaultDataDir),
-		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, Version: cli.Version(), No: terminal.ErrNo}))
+		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: plancmd.Preview, Version: cli.Version(), No: terminal.ErrNo}))
 	return cli.Main(ctx, os.Args[1:], streams, own...)
 }
 
@@ -56,7 +58,7 @@ func run() int {
 func upCommand() *cobra.Command {
 	var antrea cli.AntreaFlags
 	var api controller.APIOptions
-	var accessFlags cli.AccessFlags
+	var accessFlags source.AccessFlags
 	var metrics string
 	var access controller.Access
 	var instance controller.InstanceOptions

@@ -60,7 +60,7 @@ func (cp *ControlPlane) Apply(ctx context.Context, manifests fs.FS) error {
 	return nil
 }
 
-// discoverKinds waits until all kinds that objects are of or name as those of parameters can be
+// discoverKinds waits until all kinds that objects have, or name as kinds of parameters, can be
 // discovered.
 func discoverKinds(ctx context.Context, cfg *rest.Config, objects []*unstructured.Unstructured) (meta.RESTMapper, error) {
 	kinds, err := discovery.NewDiscoveryClientForConfig(cfg)

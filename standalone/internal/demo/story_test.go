@@ -25,6 +25,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/cli/plancmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -60,7 +61,7 @@ func program(variant string) int {
 		Controller: func(ctx context.Context, cfg *rest.Config, home up.Home) error {
 			return controller.Run(ctx, cfg, controller.Options{Log: terminal.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess()})
 		},
-		Preview: cli.Preview,
+		Preview: plancmd.Preview,
 	}
 	if variant == emptyPlan {
 		parts.Preview = func(context.Context, *rest.Config, types.NamespacedName, []string) (*plan.Result, error) {

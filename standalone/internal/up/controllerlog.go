@@ -37,9 +37,9 @@ const apiDir = "api-pki"
 // LoggingController is a RunController that has a place for its log and its files.
 type LoggingController func(ctx context.Context, cfg *rest.Config, home Home) error
 
-// WithLogFile runs c with its log in logs/controller.log below dataDir, beside those of the control
-// plane: the terminal is for the person at it. The file is rotated at 20 MB, and three old ones are
-// kept.
+// WithLogFile runs c with its log in logs/controller.log below dataDir, beside the logs of the
+// control plane: the terminal is for the person at it. The file is rotated at 20 MB, and three old
+// ones are kept.
 func WithLogFile(dataDir string, c LoggingController) RunController {
 	return func(ctx context.Context, cfg *rest.Config, ready func()) error {
 		logs := filepath.Join(dataDir, "logs")

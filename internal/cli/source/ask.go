@@ -1,4 +1,4 @@
-package cli
+package source
 
 import (
 	"errors"
@@ -14,21 +14,18 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
-// reviewPage is how many rows are asked for at a time.
-const reviewPage = 5000
+// ReviewPage is how many rows are asked for at a time.
+const ReviewPage = 5000
 
-// asksController reports whether the question is one about the cluster as it is.
-func (f *worldFlags) asksController() bool {
-	return len(f.files) == 0 && f.snapshot == "" && !f.asEnforced && !f.staged.with && !f.cluster.local
-}
-
-// ask has the controller answer a review, which knows the clouds without anybody's keys. It reports
+// Ask has the controller answer a review, which knows the clouds without anybody's keys. It reports
 // false if there is no controller that does, or none that may be asked: then the answer is worked
 // out from what the person may read himself.
-func (f clusterFlags) ask(cmd *cobra.Command, question client.Object, seen *v1alpha1.Seen) (answered bool, err error) {
-	c, err := f.client()
+func (f ClusterFlags) Ask(cmd *cobra.Command, question client.Object, seen *v1alpha1.Seen) (answered bool, err error) {
+	c, err := f.ClientOrFiles()
 	if err != nil {
 		return false, err
 	}
@@ -71,7 +68,7 @@ func aboutQuestion(cmd *cobra.Command, err error) error {
 var upperCase = regexp.MustCompile("[A-Z]")
 
 // tellSeen says what the answer leaves out.
-func (clusterFlags) tellSeen(cmd *cobra.Command, seen *v1alpha1.Seen) {
+func (ClusterFlags) tellSeen(cmd *cobra.Command, seen *v1alpha1.Seen) {
 	var out []string
 	if seen.Limited {
 		out = append(out, "what you may not see is left out, and its addresses are like any others: you may not list the network policies of every Namespace and of the cluster")
@@ -82,11 +79,11 @@ func (clusterFlags) tellSeen(cmd *cobra.Command, seen *v1alpha1.Seen) {
 	terminal.Notes(cmd, out)
 }
 
-// askReach asks who reaches whom, page by page.
-func (f clusterFlags) askReach(cmd *cobra.Command, spec v1alpha1.ReachReviewSpec) (rows []v1alpha1.ReachRow, answered bool, err error) {
+// AskReach asks which endpoints reach which others, page by page.
+func (f ClusterFlags) AskReach(cmd *cobra.Command, spec v1alpha1.ReachReviewSpec) (rows []v1alpha1.ReachRow, answered bool, err error) {
 	for spec.Page = 1; ; spec.Page++ {
 		question := &v1alpha1.ReachReview{Spec: spec}
-		answered, err := f.ask(cmd, question, &question.Status.Seen)
+		answered, err := f.Ask(cmd, question, &question.Status.Seen)
 		if !answered || err != nil {
 			return nil, answered, err
 		}
@@ -95,4 +92,15 @@ func (f clusterFlags) askReach(cmd *cobra.Command, spec v1alpha1.ReachReviewSpec
 			return rows, true, nil
 		}
 	}
+}
+
+// AboutFlag names the flag that a part of a question came from.
+func AboutFlag(err error) error {
+	if wrong := (*explain.QuestionError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("--%w", err)
+	}
+	if wrong := (*review.WrongError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+		return errors.New("--" + wrong.Field + wrong.Text)
+	}
+	return err
 }

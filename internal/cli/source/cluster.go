@@ -1,4 +1,4 @@
-package cli
+package source
 
 import (
 	"context"
@@ -23,28 +23,39 @@ import (
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
-// clusterFlags say which cluster a command reads.
-type clusterFlags struct {
+// ClusterFlags say which cluster a command reads.
+type ClusterFlags struct {
 	terminal.Cluster
-	// local keeps questions from the controller of the cluster.
-	local bool
+	// Local keeps questions from the controller of the cluster.
+	Local bool
 }
 
-// registerLocal adds the flag of commands that ask the controller.
-func (f *clusterFlags) registerLocal(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.local, "local", false, "do not ask the controller: work the answer out here, from what you may read yourself")
+// RegisterLocal adds the flag of commands that ask the controller.
+func (f *ClusterFlags) RegisterLocal(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.Local, "local", false, "do not ask the controller: work the answer out here, from what you may read yourself")
 }
 
-// client returns a client that reads the cluster as it is now.
-func (f clusterFlags) client() (client.Client, error) {
+// ClientOrFiles is Client for commands that need no cluster if they are given manifests: its error
+// says so.
+func (f ClusterFlags) ClientOrFiles() (client.Client, error) {
 	cfg, err := f.Config()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster (give manifests with -f to work without one): %w", err)
 	}
-	return newClient(cfg)
+	return NewClient(cfg)
 }
 
-func newClient(cfg *rest.Config) (client.Client, error) {
+// Client returns a client that reads the cluster as it is now.
+func (f ClusterFlags) Client() (client.Client, error) {
+	cfg, err := f.Config()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	return NewClient(cfg)
+}
+
+// NewClient returns a client with all kinds that this program knows.
+func NewClient(cfg *rest.Config) (client.Client, error) {
 	scheme, err := controller.Scheme()
 	if err != nil {
 		return nil, err
@@ -70,16 +81,8 @@ func readKind(ctx context.Context, c client.Reader, k kinds.Kind) ([]runtime.Obj
 	return nil, err
 }
 
-func pointers[T any](items []T) []*T {
-	out := make([]*T, len(items))
-	for i := range items {
-		out[i] = &items[i]
-	}
-	return out
-}
-
-// readInputs reads what policies are computed from, from a cluster.
-func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
+// Inputs reads what policies are computed from, from a cluster.
+func Inputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 	in := &preview.Inputs{Objects: input.Objects{At: time.Now()}}
 	for _, k := range kinds.Of(kinds.Explained) {
 		objects, err := readKind(ctx, c, k)

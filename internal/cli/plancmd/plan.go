@@ -1,10 +1,9 @@
-package cli
+package plancmd
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/show"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -30,15 +30,16 @@ type planFlags struct {
 	output    string
 	all       bool
 	strict    strictness
-	staged    stagedFlags
+	staged    source.StagedFlags
 	flows     string
-	cluster   clusterFlags
-	access    AccessFlags
+	cluster   source.ClusterFlags
+	access    source.AccessFlags
 	// stdin is what was read of the standard input.
 	stdin []byte
 }
 
-func newPlanCommand() *cobra.Command {
+// Command is "plan".
+func Command() *cobra.Command {
 	var f planFlags
 	c := &cobra.Command{
 		Use:   "plan [-f FILE_OR_DIR...] [--snapshot FILE_OR_DIR] [-o json]",
@@ -76,9 +77,9 @@ docs/ask.md explains the output and the JSON.`,
 	flags.StringVar(&f.flows, "flows", "", "tell as well what would become of the connections that agents have seen since: how long ago, such as 1h, or a time")
 	flags.BoolVar(&f.all, "all", false, "name all that is changed, refused or noted alike, in place of some and a number")
 	f.strict.register(flags)
-	f.staged.register(flags)
+	f.staged.Register(flags)
 	f.cluster.Register(flags)
-	f.cluster.registerLocal(flags)
+	f.cluster.RegisterLocal(flags)
 	f.access.Register(flags, egress.Loopback)
 	return c
 }
@@ -129,7 +130,7 @@ func (f *planFlags) workOut(cmd *cobra.Command) (*analysis.PlanAnswer, error) {
 		return nil, err
 	}
 	defer p.Close()
-	p.In.Objects.WithStaged = f.staged.with
+	p.In.Objects.WithStaged = f.staged.With
 	if len(p.In.Objects.Accounts) == 0 {
 		return &analysis.PlanAnswer{}, nil
 	}
@@ -145,31 +146,17 @@ func (f *planFlags) workOut(cmd *cobra.Command) (*analysis.PlanAnswer, error) {
 // prepare reads what the plan is made from.
 func (f *planFlags) prepare(cmd *cobra.Command) (*preview.Planner, error) {
 	if f.snapshot != "" {
-		if len(f.files) == 0 {
-			return nil, errors.New("--snapshot needs -f: want the manifests of the account, the selectors and the policies")
-		}
 		stdin, err := f.input(cmd)
 		if err != nil {
 			return nil, err
 		}
-		in, err := preview.LoadInputs(f.files, stdin)
-		if err != nil {
-			return nil, err
-		}
-		if err := terminal.Refused(cmd, in.Refused); err != nil {
-			return nil, err
-		}
-		open, stop, err := simulate(cmd.Context(), in, f.snapshot)
-		if err != nil {
-			return nil, err
-		}
-		return &preview.Planner{In: in, ClusterID: clusterOf(in, f.clusterID), Lowerers: controller.LowererOf, Open: open, Close: stop}, nil
+		return source.SnapshotPlanner(cmd, f.files, stdin, f.snapshot, f.clusterID)
 	}
 	access, err := f.access.Access()
 	if err != nil {
 		return nil, err
 	}
-	c, err := f.cluster.client()
+	c, err := f.cluster.ClientOrFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -177,44 +164,22 @@ func (f *planFlags) prepare(cmd *cobra.Command) (*preview.Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := planOver(cmd.Context(), c, f.files, stdin, access)
+	p, err := source.PlanOver(cmd.Context(), c, f.files, stdin, access)
 	if err != nil {
 		return nil, err
 	}
 	return p, terminal.Refused(cmd, p.In.Refused)
 }
 
-// planOver plans for a cluster with the manifests in files applied to it. What of these admission
-// would refuse is in in.refused.
-func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader, access controller.Access) (*preview.Planner, error) {
-	id, err := controller.ClusterID(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	in, err := readInputs(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if len(files) > 0 {
-		over, err := preview.ReadManifests(files, stdin, in.Objects.Tiers)
-		if err != nil {
-			return nil, err
-		}
-		in.Overlay(over)
-	}
-	open := openFromCluster(c, in.Secrets, controller.CloudParts{Cluster: id, Access: access})
-	return &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: open, Close: func() {}}, nil
-}
-
 // Preview computes what applying the manifests in files to a cluster would change in one of its
 // accounts, as the command plan does. The cluster and the cloud are only read, the cloud at its own
 // endpoints or at one on this machine. An object that admission would refuse is an error.
 func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName, files []string) (*plan.Result, error) {
-	c, err := newClient(cfg)
+	c, err := source.NewClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	p, err := planOver(ctx, c, files, strings.NewReader(""), controller.LocalAccess())
+	p, err := source.PlanOver(ctx, c, files, strings.NewReader(""), controller.LocalAccess())
 	if err != nil {
 		return nil, err
 	}

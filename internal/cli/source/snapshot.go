@@ -1,13 +1,15 @@
-package cli
+package source
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -16,12 +18,13 @@ import (
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estate/source"
+	"github.com/spf13/cobra"
 )
 
-// simulate brings a description of a cloud to life, so that it is read as a real one is. The
+// Simulate brings a description of a cloud to life, so that it is read as a real one is. The
 // returned function ends it. A description that leaves out what its rest refers to is an error: a
 // plan made on it would be one for another account.
-func simulate(ctx context.Context, in *preview.Inputs, description string) (preview.Opener, func(), error) {
+func Simulate(ctx context.Context, in *preview.Inputs, description string) (preview.Opener, func(), error) {
 	if azure, err := onlyAzure(in.Objects.Accounts); azure || err != nil {
 		if err != nil {
 			return nil, nil, err
@@ -147,4 +150,51 @@ func describedAccount(state simaws.State, name string) (simaws.Account, error) {
 		strings.Join(names, ", "),
 		name,
 	)
+}
+
+// AddSnapshot adds the accounts in a snapshot, and what the selectors make of them.
+func AddSnapshot(cmd *cobra.Command, in *preview.Inputs, path string) error {
+	open, stop, err := Simulate(cmd.Context(), in, path)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if len(in.Objects.Accounts) == 0 {
+		return errors.New("there is no CloudProviderAccount: it says which account and regions of the snapshot are meant")
+	}
+	p := &preview.Planner{In: in, ClusterID: preview.OfflineCluster, Lowerers: controller.LowererOf, Open: open, Close: stop}
+	var read preview.ObservedAccounts
+	for _, a := range in.Objects.Accounts {
+		o, err := p.Observe(cmd.Context(), a)
+		if err != nil {
+			return err
+		}
+		if len(o.Missing) > 0 {
+			return errors.Join(o.Missing...)
+		}
+		in.ImportEntities(a, o)
+		read = append(read, o)
+	}
+	in.KnowClouds(read)
+	return nil
+}
+
+// SnapshotPlanner plans for manifests, in clouds that are a description and nothing else. The id is
+// the cluster whose groups there are ours; empty for the only one that there is.
+func SnapshotPlanner(cmd *cobra.Command, files []string, stdin io.Reader, snapshot, clusterID string) (*preview.Planner, error) {
+	if len(files) == 0 {
+		return nil, errors.New("--snapshot needs -f: want the manifests of the account, the selectors and the policies")
+	}
+	in, err := preview.LoadInputs(files, stdin)
+	if err != nil {
+		return nil, err
+	}
+	if err := terminal.Refused(cmd, in.Refused); err != nil {
+		return nil, err
+	}
+	open, stop, err := Simulate(cmd.Context(), in, snapshot)
+	if err != nil {
+		return nil, err
+	}
+	return &preview.Planner{In: in, ClusterID: clusterOf(in, clusterID), Lowerers: controller.LowererOf, Open: open, Close: stop}, nil
 }

@@ -1,4 +1,4 @@
-package cli
+package plancmd
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 // none that does, or none that may be asked, or if it does not take what the manifests hold, of
 // which it is sent nothing then: the plan is worked out here.
 func (f *planFlags) ask(cmd *cobra.Command) (*v1alpha1.PlanAnswer, error) {
-	if f.snapshot != "" || f.cluster.local {
+	if f.snapshot != "" || f.cluster.Local {
 		return nil, nil
 	}
 	set := &manifest.Set{}
@@ -44,7 +44,7 @@ func (f *planFlags) ask(cmd *cobra.Command) (*v1alpha1.PlanAnswer, error) {
 		terminal.Notes(cmd, []string{"worked out here, from what you may read: " + why})
 		return nil, nil
 	}
-	question := &v1alpha1.PlanReview{Spec: v1alpha1.PlanReviewSpec{Manifests: text, Staged: f.staged.with}}
+	question := &v1alpha1.PlanReview{Spec: v1alpha1.PlanReviewSpec{Manifests: text, Staged: f.staged.With}}
 	if f.flows != "" {
 		since, err := flowscmd.ParseSince("--flows", f.flows, time.Now())
 		if err != nil {
@@ -52,7 +52,7 @@ func (f *planFlags) ask(cmd *cobra.Command) (*v1alpha1.PlanAnswer, error) {
 		}
 		question.Spec.FlowsSince = &metav1.MicroTime{Time: since}
 	}
-	answered, err := f.cluster.ask(cmd, question, &question.Status.Seen)
+	answered, err := f.cluster.Ask(cmd, question, &question.Status.Seen)
 	if !answered || err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package cli
+package explaincmd
 
 import (
 	"context"
@@ -15,14 +15,15 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
-// flowsNeeds are what "flows" reads policies and clouds with: as explain does, but of all accounts.
-func flowsNeeds() flowscmd.Needs {
+// FlowsNeeds are what "flows" reads policies and clouds with: as explain does, but of all accounts.
+func FlowsNeeds() flowscmd.Needs {
 	var f explainFlags
 	return flowscmd.Needs{
 		Register: func(flags *pflag.FlagSet) {
@@ -46,11 +47,11 @@ func (f *explainFlags) readAll(cmd *cobra.Command) (*explain.Computation, error)
 		}
 		return c.Computed, nil
 	}
-	c, err := f.cluster.client()
+	c, err := f.cluster.ClientOrFiles()
 	if err != nil {
 		return nil, err
 	}
-	in, err := readInputs(cmd.Context(), c)
+	in, err := source.Inputs(cmd.Context(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (f *explainFlags) readAll(cmd *cobra.Command) (*explain.Computation, error)
 // asker has the controller of the cluster answer questions about flows. Nobody else knows the
 // answer.
 func (f *explainFlags) asker(*cobra.Command) (flowscmd.Asker, error) {
-	c, err := f.cluster.client()
+	c, err := f.cluster.ClientOrFiles()
 	if err != nil {
 		return nil, err
 	}

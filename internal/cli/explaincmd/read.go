@@ -1,4 +1,4 @@
-package cli
+package explaincmd
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -22,7 +23,7 @@ import (
 type explainClouds struct {
 	snapshot, clusterID string
 	unread              bool
-	access              AccessFlags
+	access              source.AccessFlags
 }
 
 func (f *explainClouds) register(flags *pflag.FlagSet) {
@@ -53,7 +54,7 @@ func (f *explainFlags) read(cmd *cobra.Command) (*preview.Computation, error) {
 
 // readSnapshot takes the policies from manifests and the clouds from a description.
 func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*preview.Computation, error) {
-	p, err := (&planFlags{files: f.files, snapshot: f.clouds.snapshot, clusterID: f.clouds.clusterID}).prepare(cmd)
+	p, err := source.SnapshotPlanner(cmd, f.files, cmd.InOrStdin(), f.clouds.snapshot, f.clouds.clusterID)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*preview.Computation, e
 // readCluster takes everything from the cluster, and the clouds of the accounts that the two ends
 // belong to from these.
 func (f *explainFlags) readCluster(cmd *cobra.Command) (*preview.Computation, error) {
-	c, err := f.cluster.client()
+	c, err := f.cluster.ClientOrFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -85,15 +86,17 @@ func (f *explainFlags) readCluster(cmd *cobra.Command) (*preview.Computation, er
 }
 
 func (f *explainFlags) readFrom(ctx context.Context, c client.Reader) (*preview.Computation, error) {
-	in, err := readInputs(ctx, c)
+	in, err := source.Inputs(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var slices discoveryv1.EndpointSliceList
 	if err := c.List(ctx, &slices); err != nil {
-		in.Notes = append(in.Notes, fmt.Sprintf("the endpoints of Services are those of their selectors, because EndpointSlices cannot be read: %v", err))
+		in.Notes = append(in.Notes, fmt.Sprintf("the endpoints of Services follow their selectors, because EndpointSlices cannot be read: %v", err))
 	}
-	in.Objects.Slices = pointers(slices.Items)
+	for i := range slices.Items {
+		in.Objects.Slices = append(in.Objects.Slices, &slices.Items[i])
+	}
 	computed := preview.Compute(in)
 	if !f.clouds.unread {
 		if concerned := computed.Computed.AccountsOf(f.from, f.to); len(concerned) > 0 {
@@ -122,7 +125,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *prev
 		unread(err)
 		return
 	}
-	p := &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: openFromCluster(c, nil, controller.CloudParts{Cluster: id, Access: access})}
+	p := &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: source.Opener(c, nil, controller.CloudParts{Cluster: id, Access: access})}
 	var read preview.ObservedAccounts
 	for _, a := range in.Objects.Accounts {
 		if !slices.Contains(keys, cloud.AccountKey(a.Namespace, a.Name)) {

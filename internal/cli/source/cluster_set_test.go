@@ -1,4 +1,4 @@
-package cli
+package source
 
 import (
 	"encoding/base64"
@@ -46,7 +46,7 @@ func TestReadOfSet(t *testing.T) {
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{PodIP: "10.2.0.7", PodIPs: []corev1.PodIP{{IP: "10.2.0.7"}}}}).Build()
 	verdict := func(from string) string {
 		t.Helper()
-		in, err := readInputs(t.Context(), c)
+		in, err := Inputs(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package cli
+package explaincmd
 
 import (
 	"errors"
@@ -20,11 +20,11 @@ func (f *explainFlags) ofSet() bool {
 
 // explainSet asks the controller of the hub, which asks the clusters of both ends.
 func explainSet(cmd *cobra.Command, f explainFlags) error {
-	if len(f.files) > 0 || f.clouds.snapshot != "" || f.cluster.local {
+	if len(f.files) > 0 || f.clouds.snapshot != "" || f.cluster.Local {
 		return errors.New("a question about clusters of the set is answered by the controller of their hub: leave out --filename, --snapshot and --local")
 	}
 	question := &v1alpha1.FlowReview{Spec: review.SpecOf(f.question(cmd.Flags()))}
-	answered, err := f.cluster.ask(cmd, question, &question.Status.Seen)
+	answered, err := f.cluster.Ask(cmd, question, &question.Status.Seen)
 	if err != nil {
 		return err
 	}

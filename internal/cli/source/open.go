@@ -1,8 +1,9 @@
-package cli
+package source
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
-// openFromCluster takes the credentials of accounts from manifests, or else from the cluster.
-func openFromCluster(c client.Reader, secrets []*corev1.Secret, parts controller.CloudParts) preview.Opener {
+// Opener takes the credentials of accounts from manifests, or else from the cluster.
+func Opener(c client.Reader, secrets []*corev1.Secret, parts controller.CloudParts) preview.Opener {
 	return func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
 		config, ref := accountspec.ConfigOf(a)
 		if ref == nil {
@@ -53,4 +54,26 @@ func secretValue(ctx context.Context, c client.Reader, secrets []*corev1.Secret,
 		return nil, err
 	}
 	return secret.Data[ref.Key], nil
+}
+
+// PlanOver plans for a cluster with the manifests in files applied to it. What of these admission
+// would refuse is in In.Refused of the Planner.
+func PlanOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader, access controller.Access) (*preview.Planner, error) {
+	id, err := controller.ClusterID(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	in, err := Inputs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) > 0 {
+		over, err := preview.ReadManifests(files, stdin, in.Objects.Tiers)
+		if err != nil {
+			return nil, err
+		}
+		in.Overlay(over)
+	}
+	open := Opener(c, in.Secrets, controller.CloudParts{Cluster: id, Access: access})
+	return &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: open, Close: func() {}}, nil
 }

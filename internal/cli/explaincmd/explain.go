@@ -1,7 +1,6 @@
-package cli
+package explaincmd
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/show"
+	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/review"
@@ -24,11 +24,12 @@ type explainFlags struct {
 	igmpType           uint8
 	igmpGroup          string
 	output             string
-	cluster            clusterFlags
+	cluster            source.ClusterFlags
 	clouds             explainClouds
 }
 
-func newExplainCommand() *cobra.Command {
+// Command is "explain".
+func Command() *cobra.Command {
 	var f explainFlags
 	c := &cobra.Command{
 		Use:   "explain [-f FILE_OR_DIR...] --from END --to END --protocol PROTOCOL --port PORT [-o json]",
@@ -49,14 +50,14 @@ it, on the port it hands packets to. A Pod by its name may be reached either way
 a Service.
 
 In the hub of a set an end may have the name of a cluster before it, as in east:shop/web. Each cluster is then asked for its half, for
-at most five seconds: its own rules, and those of the hub, decide there. Who cannot be reached is named, and it is half an answer.
+at most five seconds: its own rules and the rules of the hub decide there. The answer names each cluster that could not be asked; then it is half an answer.
 
 What an account says goes before the policies of its machines: its failsafe flows are allowed, and in the modes plan and
 released and under break-glass policies are not enforced; they are told all the same.
 
 "Native" means that the security groups of a virtual machine decide, and were not read. "NoRoute" means that nothing known
-connects the networks of two machines. "Unknown" means that it depends on what a domain name or Service stands for, or whom a Service chooses,
-which only the enforcer knows.
+connects the networks of two machines. "Unknown" means that it depends on what a domain name or Service stands for, or which Pod a Service
+chooses: only the enforcer knows.
 
 With -f everything is read from manifests; without, from the cluster and the cloud. The exit code is 0 if the policies let the packet
 through, 1 if they do not or it is unknown, 2 if the question cannot be answered.`,
@@ -86,7 +87,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.igmpGroup, "igmp-group", "", "group address that the IGMP message is about, if it is not sent to that address")
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
 	f.cluster.Register(flags)
-	f.cluster.registerLocal(flags)
+	f.cluster.RegisterLocal(flags)
 	f.clouds.register(flags)
 }
 
@@ -116,9 +117,9 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 // out here.
 func (f *explainFlags) answer(cmd *cobra.Command) (*v1alpha1.FlowAnswer, error) {
 	q := f.question(cmd.Flags())
-	if len(f.files) == 0 && f.clouds.snapshot == "" && !f.clouds.unread && !f.cluster.local {
+	if len(f.files) == 0 && f.clouds.snapshot == "" && !f.clouds.unread && !f.cluster.Local {
 		question := &v1alpha1.FlowReview{Spec: review.SpecOf(q)}
-		answered, err := f.cluster.ask(cmd, question, &question.Status.Seen)
+		answered, err := f.cluster.Ask(cmd, question, &question.Status.Seen)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +132,7 @@ func (f *explainFlags) answer(cmd *cobra.Command) (*v1alpha1.FlowAnswer, error) 
 		return nil, err
 	}
 	out, err := c.Computed.Answer(q)
-	return out, aboutFlag(err)
+	return out, source.AboutFlag(err)
 }
 
 // question is what the flags ask.
@@ -143,15 +144,4 @@ func (f *explainFlags) question(flags *pflag.FlagSet) explain.Question {
 		q.ICMPType = &f.icmpType
 	}
 	return q
-}
-
-// aboutFlag names the flag that a part of a question came from.
-func aboutFlag(err error) error {
-	if wrong := (*explain.QuestionError)(nil); errors.As(err, &wrong) {
-		return fmt.Errorf("--%w", err)
-	}
-	if wrong := (*review.WrongError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
-		return errors.New("--" + wrong.Field + wrong.Text)
-	}
-	return err
 }
