@@ -19,7 +19,7 @@ type compilation struct {
 	last enforcer.Computed
 }
 
-// compile makes a program of what is wanted and of what is known besides. The refusals are those of
+// compile makes a program of what is wanted and of what is known besides. It refuses only parts of
 // what is wanted. It also returns what the program was made of. Before is what is in force; nil for
 // nothing.
 func (c *compilation) compile(wanted enforcer.Computed, before *enforcer.Computed, known nft.Input) (enforcer.Computed, nft.Result) {

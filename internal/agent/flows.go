@@ -18,8 +18,8 @@ import (
 // controllerFlow is the name of the flows to the servers that the agent talks to.
 const controllerFlow = "controller"
 
-// Flows makes the failsafe flows of a host: those that an agent cannot do without, and those of its
-// owner.
+// Flows makes the failsafe flows of a host: the flows that an agent cannot do without, and the ones
+// that its owner has named.
 type Flows struct {
 	// Servers are the URLs of the servers that the agent talks to.
 	Servers func() ([]string, error)

@@ -54,8 +54,8 @@ type Outcome struct {
 type Cause struct {
 	// Policies are those that the operation is made for.
 	Policies []string
-	// Groups are what the interface of the operation holds, and Tags those of its objects that the
-	// operation sets or removes.
+	// Groups are what the interface of the operation holds, and Tags the tags of its objects that
+	// the operation sets or removes.
 	Groups []string
 	Tags   map[string]map[string]string
 	// Sent, if set, is called once for every attempt of a call that changes something, by any

@@ -53,8 +53,8 @@ type Op struct {
 	// Name are set.
 	Group GroupSpec
 	Rules []Rule
-	// Replaced are the rules of OpReplaceRules as they were, one for each of Rules, and those of
-	// OpSetRules before it, all of them.
+	// Replaced has the rules of OpReplaceRules as they were, one for each of Rules, and all rules
+	// of the group before OpSetRules.
 	Replaced []Rule
 	// GroupIDs and GroupNames together are the whole wanted group set of OpSetInterfaceGroups;
 	// GroupNames are groups that this plan creates in the interface's network.

@@ -164,7 +164,7 @@ func TestBadInput(t *testing.T) {
 	s.must(s.hub.Create(t.Context(), c))
 	s.until("the overlap is told", func() (bool, any) {
 		found := meta.FindStatusCondition(s.cluster("zone").Status.Conditions, setv1alpha1.ClusterClaimsRefused)
-		return found != nil && found.Reason == setv1alpha1.ReasonOverlap && strings.Contains(found.Message, "those of east, which had them first"), found
+		return found != nil && found.Reason == setv1alpha1.ReasonOverlap && strings.Contains(found.Message, "addresses of east, which had them first"), found
 	})
 	nowhere := fromWeb("nowhere", "web")
 	nowhere.Spec.Ingress[0].From[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{setv1alpha1.LabelClusterName: "atlantis"}}

@@ -300,8 +300,8 @@ func (s *shares) place(r manager.Runnable) manager.Runnable {
 	return everywhere{r}
 }
 
-// others is an Accounts.Others; nil if all accounts are this process's. The objects are those of
-// the cache.
+// others is an Accounts.Others; nil if all accounts are this process's. It reads the
+// cache.
 func (s *shares) others(c client.Reader) func(region string) []ForeignVM {
 	if s == nil {
 		return nil

@@ -325,7 +325,7 @@ func (r *run) policies() {
 // tiers looks whether any author of policies may put them before the policies of all others, as in
 // installations that are older than the labels of these tiers.
 func (r *run) tiers() {
-	const about = "tiers before those of the teams"
+	const about = "tiers before the teams' tiers"
 	var free []string
 	for _, name := range v1beta1.TiersWithGrant() {
 		var t v1beta1.Tier
@@ -409,7 +409,7 @@ func (r *run) webhooks() {
 		Priority: 1, AppliedTo: []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{}}}}}
 	switch err := r.Client.Create(r.ctx, probe, client.DryRunAll); {
 	case err == nil:
-		r.note(OK, about, "", "%d are registered, and those of policies answer", len(mutating.Webhooks)+len(validating.Webhooks))
+		r.note(OK, about, "", "%d are registered, and the webhooks of policies answer", len(mutating.Webhooks)+len(validating.Webhooks))
 	case strings.Contains(err.Error(), "failed calling webhook"):
 		r.note(Fail, about, "look whether the controller runs, and whether the API server reaches it", "do not answer, so no policy can be written: %v", err)
 	case apierrors.IsForbidden(err):
@@ -575,7 +575,7 @@ func preposition(on string) string {
 // quotas compares the quotas that the account is planned with with what there is. More than a quota
 // allows means that the quota is another one.
 func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
-	if l.WholeGroups { // of Azure's limits only those of a region are quotas that can be raised
+	if l.WholeGroups { // of Azure's limits only a region's are quotas that can be raised
 		if have := snap.CountedGroups(); have*100 >= l.GroupsPerRegion*full {
 			r.note(Warn, about, "have the limits of the subscription raised, then set spec.azureConfig.quotas", "%d of %d groups in the region are used", have, l.GroupsPerRegion)
 		} else {

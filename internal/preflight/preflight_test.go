@@ -190,11 +190,11 @@ func TestFindings(t *testing.T) {
 			delete(spec.Properties, "deletionPolicy")
 		}, "FAIL definition cloudprovideraccounts.crd.cloud.antrea.io: is of another version: it lacks v1alpha1.spec.deletionPolicy"},
 		"authors are not checked": {func(b *bench) { b.remove("p") }, "FAIL rights of authors: nothing checks"},
-		"tiers need a grant":      {func(*bench) {}, "OK tiers before those of the teams: policies in emergency, securityops, networkops need a grant"},
+		"tiers need a grant":      {func(*bench) {}, "OK tiers before the teams' tiers: policies in emergency, securityops, networkops need a grant"},
 		"a tier is anybody's": {func(b *bench) {
 			b.objects = append(b.objects, &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "emergency"}},
 				&v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "securityops", Labels: map[string]string{"nephele.io/use": "required"}}})
-		}, "WARN tiers before those of the teams: any author of policies may write into emergency"},
+		}, "WARN tiers before the teams' tiers: any author of policies may write into emergency"},
 		"no deletion protection": {func(b *bench) { b.remove("d") }, "WARN deletion protection:"},
 		"a right is missing": {func(b *bench) {
 			b.may = func(a *authorizationv1.ResourceAttributes) bool { return a.Subresource == "" }

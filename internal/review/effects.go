@@ -20,10 +20,10 @@ const (
 )
 
 // Effects says what would become of connections that were seen, with the policies of after in the
-// place of those of before. Both times everything counts as enforced as it stands, so that nothing
-// is informed of what the policies do not change. The flows are those that the caller of the
-// question may see, and so are both computations. Given says, now and then, why no one waits for
-// the answer any more.
+// place of the policies of before. Both times everything counts as enforced as it stands, so that
+// nothing is informed of what the policies do not change. The flows are those that the caller may
+// see, and so are both computations. Given says, now and then, why no one waits for the answer any
+// more.
 func Effects(given func() error, before, after *explain.Computation, seen []v1alpha1.SeenFlow) (*v1alpha1.FlowEffects, error) {
 	out := &v1alpha1.FlowEffects{Affected: []v1alpha1.FlowEffect{}}
 	places := map[effectKey]*v1alpha1.FlowEffect{}

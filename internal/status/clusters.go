@@ -141,7 +141,7 @@ func (g *gathering) membership(o *setv1alpha1.Membership) {
 		case c.Type == setv1alpha1.MembershipConnected && c.Status == metav1.ConditionTrue:
 			m.Connected = true
 		case c.Type == setv1alpha1.MembershipConnected && g.silent(o.Status.LastHeard):
-			g.attend("the hub", c.Reason, c.Message+fmt.Sprintf("; what it has sent stays in force, and the workloads of other clusters in peers are those of more than %s ago", StaleCluster), "")
+			g.attend("the hub", c.Reason, c.Message+fmt.Sprintf("; what it has sent stays in force, and peers have the workloads of other clusters as they were more than %s ago", StaleCluster), "")
 		case c.Type == setv1alpha1.MembershipConnected:
 			g.note("the hub", c.Reason, c.Message)
 		case (c.Type == setv1alpha1.MembershipAccepted || c.Type == setv1alpha1.MembershipNamed) && c.Status == metav1.ConditionFalse:

@@ -724,7 +724,7 @@ func TestConsoleHasNoRights(t *testing.T) {
 	}
 }
 
-// foreign holds objects of other projects against the types of those projects, and those of
+// foreign holds objects of other projects against the types of those projects, and objects of
 // cert-manager against the schemas of its definitions as well.
 type foreign struct {
 	schemas map[string]validation.SchemaValidator

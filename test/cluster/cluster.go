@@ -318,7 +318,7 @@ current-context: context
 }
 
 // as writes a kubeconfig file for a ServiceAccount of kube-system, with a token that is bound to a
-// Node, as those of its Pods are; "" for none.
+// Node, as the tokens of its Pods are; "" for none.
 func (c *Cluster) as(ctx context.Context, account, node string) (path string, err error) {
 	lifetime := int64((12 * time.Hour).Seconds())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}}

@@ -8,7 +8,7 @@ type Seen struct {
 	// answer it is two seconds before the question: what has changed since may be missing.
 	AsOf metav1.MicroTime `json:"asOf"`
 	// Limited tells that something was left out because the caller may not read the network
-	// policies of every Namespace, or those of the cluster.
+	// policies of every Namespace, or the cluster's policies.
 	Limited bool `json:"limited,omitempty"`
 	// Unread are the regions of clouds, "namespace/name of the account: region", of which nothing
 	// is known now. What the security groups do there is not told.

@@ -5,8 +5,8 @@ package v1alpha1
 type ReachMap struct {
 	Nodes []MapNode `json:"nodes"`
 	Edges []MapEdge `json:"edges"`
-	// Total counts all classes, and Edges are only between those of Nodes: the largest, if there
-	// are more than are told.
+	// Total counts all classes. Edges are only between the classes in Nodes: the largest classes,
+	// if there are more than the answer holds.
 	Total int32 `json:"total"`
 	// MoreEdges is how many edges are left out, of the order in which they stand.
 	MoreEdges int32 `json:"moreEdges,omitempty"`
@@ -32,7 +32,7 @@ type MapNode struct {
 	// Label is what to call it.
 	Label string `json:"label"`
 	// Kind is one of the constants above: Unselected is a machine in a cloud that no selector has
-	// chosen, Addresses are those of nobody known.
+	// chosen, Addresses belong to nobody known.
 	Kind string `json:"kind"`
 	// Service is the kind of native services, such as RDSInstance.
 	Service string `json:"service,omitempty"`
@@ -57,8 +57,8 @@ type MapNode struct {
 	// Members are the first of it by name; a ReachReview with spec.members lists all. On a map of
 	// the set they are all.
 	Members []string `json:"members,omitempty"`
-	// Addresses are there for the kind Addresses; with Rest without those of machines that are
-	// known.
+	// Addresses are there for the kind Addresses; with Rest they leave out the addresses of
+	// machines that are known.
 	Addresses []string `json:"addresses,omitempty"`
 	Rest      bool     `json:"rest,omitempty"`
 }

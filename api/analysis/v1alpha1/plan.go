@@ -25,7 +25,7 @@ type PlanReviewSpec struct {
 	Account string `json:"account,omitempty"`
 	// Staged takes staged policies as if they were enforced.
 	Staged bool `json:"staged,omitempty"`
-	// Map adds the map to the answer: who can reach whom, now and then.
+	// Map adds the map to the answer: what can reach what, now and then.
 	Map bool `json:"map,omitempty"`
 	// FlowsSince adds what would become of the connections that agents have seen since.
 	FlowsSince *metav1.MicroTime `json:"flowsSince,omitempty"`
@@ -330,7 +330,7 @@ type ToldChange struct {
 type PlannedPolicy struct {
 	// Policy is "KIND NAMESPACE/NAME".
 	Policy string `json:"policy"`
-	// VMs is their sum, and Others are those of them that are no VMs.
+	// VMs is their sum, and Others counts the ones among them that are no VMs.
 	VMs    int32 `json:"vms"`
 	Others int32 `json:"others,omitempty"`
 	// Realized is where nothing is left to do, Pending where this plan or a further one realizes
@@ -341,9 +341,9 @@ type PlannedPolicy struct {
 	Refused int32 `json:"refused"`
 	// Released are VMs that are released, where no policy is enforced.
 	Released int32 `json:"released"`
-	// PlanMode are those of the others that are in mode plan, where nothing is done.
+	// PlanMode counts the others that are in mode plan, where nothing is done.
 	PlanMode int32 `json:"planMode"`
-	// Agents are those of the realized and pending that are left to the agents in them.
+	// Agents counts the realized and pending ones that are left to the agents in them.
 	Agents int32 `json:"agents,omitempty"`
 }
 

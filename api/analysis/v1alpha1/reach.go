@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ReachReview asks who can reach whom.
+// ReachReview asks which workloads can reach which others.
 // +kubebuilder:object:root=true
 type ReachReview struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -59,15 +59,15 @@ type ReachReviewStatus struct {
 	// Total is the number of rows on all pages, or of members.
 	Total int32      `json:"total"`
 	Flows []ReachRow `json:"flows"`
-	// Map is there if it was asked for, and Members are those of a class.
+	// Map is there if it was asked for, and Members are the members of a class.
 	Map     *ReachMap  `json:"map,omitempty"`
 	Members []ReachEnd `json:"members,omitempty"`
 	// Matrix is there if it was asked for.
 	Matrix *ReachMatrix `json:"matrix,omitempty"`
 }
 
-// ReachMatrix is a part of a table of who reaches whom by groups. Where nothing goes from one to
-// the other, there is no cell.
+// ReachMatrix is a part of a table of which groups reach which others. Where nothing goes from one
+// to the other, there is no cell.
 type ReachMatrix struct {
 	Rows    []MatrixGroup `json:"rows"`
 	Columns []MatrixGroup `json:"columns"`

@@ -95,8 +95,8 @@ type RuleUse struct {
 	By []Rule `json:"by,omitempty"`
 	// Connections is how many connections it has decided about, and Last when last; absent if they
 	// were not asked for, Last also if there are none. Agents do not tell apart the rules of a
-	// Kubernetes NetworkPolicy: Together says that they are those of all its rules in the
-	// direction.
+	// Kubernetes NetworkPolicy: Together says that all its rules in the direction are counted in
+	// one.
 	Connections *int64            `json:"connections,omitempty"`
 	Last        *metav1.MicroTime `json:"last,omitempty"`
 	Together    bool              `json:"together,omitempty"`

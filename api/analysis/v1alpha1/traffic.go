@@ -60,8 +60,8 @@ type TrafficCause struct {
 	// Cause is Policy, Isolation, Native, Failsafe, Frame, Related, Itself, NoPod, Routed or
 	// Unknown.
 	Cause string `json:"cause"`
-	// Type, Namespace, Name and UID are those of the policy, as its enforcers know it. For
-	// Isolation they are those of one policy that isolates, where the enforcer knows which.
+	// Type, Namespace, Name and UID name the policy, as its enforcers know it. For Isolation they
+	// name one policy that isolates, where the enforcer knows which.
 	Type      string `json:"type,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
@@ -158,8 +158,8 @@ type FlowQueryStatus struct {
 	Flows []SeenFlow `json:"flows"`
 	// More is how many flows the answer does not have.
 	More int64 `json:"more,omitempty"`
-	// Enforcers have reported within that time; for a caller who may not see everything they are
-	// those of which he may see a flow.
+	// Enforcers have reported within that time; for a caller who may not see everything, only the
+	// enforcers count of which he may see a flow.
 	Enforcers int32 `json:"enforcers"`
 	// Losses are what they, or the controller, could not keep; only for callers who see everything.
 	Losses *FlowLosses `json:"losses,omitempty"`

@@ -70,7 +70,7 @@ type CaptureConfig struct {
 	FirstN CaptureFirstN `json:"firstN"`
 }
 
-// CapturePorts are those of TCP or UDP.
+// CapturePorts are ports of TCP or UDP.
 type CapturePorts struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535

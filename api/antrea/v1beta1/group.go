@@ -65,7 +65,7 @@ type GroupSpec struct {
 	// ServiceReference stands for the Pods behind a Service.
 	// +optional
 	ServiceReference *NamespacedName `json:"serviceReference,omitempty"`
-	// ChildGroups are the names of groups whose members are those of this one. A child has no
+	// ChildGroups are the names of groups whose members are members of this one. A child has no
 	// children.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253

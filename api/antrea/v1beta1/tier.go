@@ -16,7 +16,7 @@ const (
 	DefaultTier = TierApplication
 )
 
-// TiersWithGrant are the tiers that come before those of the teams. If Nephele creates them, the
+// TiersWithGrant are the tiers that come before the teams' tiers. If Nephele creates them, the
 // author of a policy in one needs the verb "use" on it.
 func TiersWithGrant() []string { return []string{TierEmergency, TierSecurityOps, TierNetworkOps} }
 

@@ -213,8 +213,8 @@ type AzureCloud struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Audience string `json:"audience,omitempty"`
-	// CABundle are certificates in PEM, by which the hosts are trusted instead of by those of the
-	// system.
+	// CABundle are certificates in PEM, by which the hosts are trusted instead of by the system's
+	// certificates.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	CABundle string `json:"caBundle,omitempty"`

@@ -49,7 +49,7 @@ const (
 	TierUseRequired = "required"
 )
 
-// Verbs that rules of RBAC give beside those of Kubernetes.
+// Verbs that rules of RBAC give beside the verbs of Kubernetes.
 const (
 	// VerbUse on a CloudProviderAccount is needed for a selector of it, on a Tier for a policy in
 	// it if the tier asks for that.

@@ -104,7 +104,7 @@ type AppliedPolicy struct {
 
 // VirtualMachineSpec is what a user may add to what the cloud tells.
 type VirtualMachineSpec struct {
-	// Tags become labels beside those of the cloud's tags: nephele.io/user-tag-KEY, or, if the
+	// Tags become labels beside the labels of the cloud's tags: nephele.io/user-tag-KEY, or, if the
 	// account says userTags: Merge, nephe.antrea.io/tag-KEY in place of what the cloud says.
 	// +kubebuilder:validation:MaxProperties=256
 	// +optional
@@ -145,8 +145,8 @@ type VirtualMachineStatus struct {
 	// NetworkInterfaces, the primary one first.
 	// +listType=atomic
 	NetworkInterfaces []AttachedInterface `json:"networkInterfaces,omitempty"`
-	// Addresses are those of all interfaces in short, for people: the private ones first, of many
-	// the first and how many more there are.
+	// Addresses has the addresses of all interfaces in short, for people: the private ones first,
+	// of many the first and how many more there are.
 	// +optional
 	Addresses string `json:"addresses,omitempty"`
 	// State is what the virtual machine is doing.

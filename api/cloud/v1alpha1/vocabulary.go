@@ -67,7 +67,7 @@ const (
 )
 
 // Labels of the ExternalEntity of a native service, beside LabelKind, LabelNamespace, LabelVPCName,
-// LabelCloudVPCUID, LabelCloudVPCName, LabelCloudRegion and those of its tags.
+// LabelCloudVPCUID, LabelCloudVPCName, LabelCloudRegion and the labels of its tags.
 const (
 	// LabelOwnerService (ExternalEntity of a native service) holds the name of the
 	// CloudNativeService object, in lower case. Only the cloud decides it.
@@ -81,7 +81,7 @@ const (
 )
 
 // Labels of the ExternalEntity of a network interface, beside LabelKind, LabelNamespace,
-// LabelVPCName, LabelCloudVPCUID, LabelCloudVPCName, LabelCloudRegion and those of its tags.
+// LabelVPCName, LabelCloudVPCUID, LabelCloudVPCName, LabelCloudRegion and the labels of its tags.
 const (
 	// LabelOwnerInterface (ExternalEntity of a network interface) holds the name of the
 	// NetworkInterface object, in lower case. Only the cloud decides it.

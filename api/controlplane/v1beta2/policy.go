@@ -101,7 +101,7 @@ type NetworkPolicyRule struct {
 	To NetworkPolicyPeer `json:"to,omitempty" protobuf:"bytes,3,opt,name=to"`
 	// Services are the matched protocols and ports; none means any.
 	Services []Service `json:"services,omitempty" protobuf:"bytes,4,rep,name=services"`
-	// Priority is the index of the rule among those of its direction, from 0; -1 for Kubernetes
+	// Priority is the index of the rule among the rules of its direction, from 0; -1 for Kubernetes
 	// rules that allow.
 	Priority int32 `json:"priority,omitempty" protobuf:"varint,5,opt,name=priority"`
 	// Action is nil only in the rule that denies all other traffic of a Kubernetes NetworkPolicy.

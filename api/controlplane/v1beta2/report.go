@@ -22,7 +22,7 @@ type NetworkPolicyEvaluationRequest struct {
 // NetworkPolicyEvaluationResponse is the rule that decides.
 type NetworkPolicyEvaluationResponse struct {
 	NetworkPolicy NetworkPolicyReference `json:"networkPolicy,omitempty" protobuf:"bytes,1,opt,name=networkPolicy"`
-	// RuleIndex is the index of the rule among those of its direction.
+	// RuleIndex is the index of the rule among the rules of its direction.
 	RuleIndex int32   `json:"ruleIndex,omitempty" protobuf:"varint,2,opt,name=ruleIndex"`
 	Rule      RuleRef `json:"rule,omitempty" protobuf:"bytes,3,opt,name=rule"`
 }

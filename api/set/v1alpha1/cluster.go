@@ -65,21 +65,21 @@ const (
 // ClusterAddresses are the addresses that a cluster may speak for, as CIDRs. What is not named is
 // not believed.
 type ClusterAddresses struct {
-	// Pods are those of its Pods.
+	// Pods has the addresses of its Pods.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="want CIDRs, such as 10.1.0.0/16"
 	// +listType=set
 	// +optional
 	Pods []string `json:"pods,omitempty"`
-	// Nodes are those of its Nodes.
+	// Nodes has the addresses of its Nodes.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="want CIDRs, such as 192.168.1.0/24"
 	// +listType=set
 	// +optional
 	Nodes []string `json:"nodes,omitempty"`
-	// Machines are those of its virtual machines and hosts: of its ExternalEntities.
+	// Machines has the addresses of its virtual machines and hosts: of its ExternalEntities.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="want CIDRs, such as 172.16.0.0/12"
@@ -103,14 +103,14 @@ type Seen string
 const (
 	// SeenRoutable: by their own addresses.
 	SeenRoutable Seen = "Routable"
-	// SeenNode: by those of their Nodes, which masquerade.
+	// SeenNode: by the addresses of their Nodes, which masquerade.
 	SeenNode Seen = "Node"
-	// SeenEgress: by a few addresses that are named, as those of gateways.
+	// SeenEgress: by a few addresses that are named, such as addresses of gateways.
 	SeenEgress Seen = "Egress"
 )
 
 // SeenAs says by which addresses receivers see the Pods of a cluster.
-// +kubebuilder:validation:XValidation:rule="(self.as == 'Egress') == (has(self.addresses) && size(self.addresses) > 0)",message="addresses are those of Egress, and of nothing else"
+// +kubebuilder:validation:XValidation:rule="(self.as == 'Egress') == (has(self.addresses) && size(self.addresses) > 0)",message="addresses belong to Egress, and to nothing else"
 type SeenAs struct {
 	// To is where they send to, as a CIDR. Of several the longest counts.
 	// +kubebuilder:validation:MaxLength=43

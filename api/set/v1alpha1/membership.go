@@ -35,7 +35,7 @@ const (
 	MembershipNamed = "NameAgrees"
 )
 
-// The reasons of these conditions, besides those of Clusters.
+// The reasons of these conditions, besides the reasons of Clusters.
 const (
 	// ReasonRefused (Membership): the hub refuses the connection or a claim; the message says why.
 	ReasonRefused = "Refused"

@@ -364,7 +364,7 @@ func (n *Names) findResolvers() {
 	}
 }
 
-// due returns the names, which are no patterns, that are to be looked up: new ones, and those of
+// due returns the names, which are no patterns, that are to be looked up: new ones, and names of
 // which an address soon counts no more.
 func (n *Names) due() []string {
 	n.mu.Lock()

@@ -148,8 +148,8 @@ func (t *attachments) told() *tale {
 	return out
 }
 
-// pods returns the Pods of the Node with their addresses: those that the API knows, in the order of
-// the list, and those of which only the runtime has told.
+// pods returns the Pods of the Node with their addresses: first the Pods that the API knows, in the
+// order of the list, then the Pods that only the runtime has reported.
 func (t *tale) pods(list []*corev1.Pod) []nft.Pod {
 	taken := map[netip.Addr]bool{}
 	for i := range t.attached {

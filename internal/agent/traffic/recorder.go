@@ -21,8 +21,8 @@ const (
 	interval = 2 * time.Second
 	// mostRows bounds the sums of one interval.
 	mostRows = 20_000
-	// mostWaiting bounds the reports that wait to be sent: at mostRows in each interval, those of
-	// about ten seconds; at ordinary rates of minutes.
+	// mostWaiting bounds the reports that wait to be sent: at mostRows in each interval, the
+	// reports of about ten seconds; at ordinary rates of minutes.
 	mostWaiting = 60
 	// settling is how long after a change of the rules a connection that these drop may have begun
 	// before it.

@@ -19,7 +19,7 @@ import (
 
 // Evidence is what a Verifier has found.
 type Evidence struct {
-	// Lines are those that are in a chain, Former those of releases that had none, which prove
+	// Lines counts the lines in a chain, Former the lines of releases that had none, which prove
 	// nothing.
 	Lines  int `json:"lines"`
 	Former int `json:"former,omitempty"`

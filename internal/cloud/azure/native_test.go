@@ -169,7 +169,7 @@ func l0vnet(b *build.Builder) string {
 }
 
 // randomLeads makes what may lead out of the network of the lab: gateways with connections, to
-// which others may have told prefixes, those of a peer, and routes. It returns what tags mean at
+// which others may have told prefixes, gateways of a peer, and routes. It returns what tags mean at
 // the interface, so far as nobody can read it: the addresses of services, and the tags that are
 // kept because prefixes may have been learned.
 func randomLeads(r *rand.Rand, b *build.Builder) map[string][]netip.Prefix {

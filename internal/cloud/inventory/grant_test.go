@@ -158,8 +158,8 @@ func keysOf(keys []types.NamespacedName) []string {
 	return out
 }
 
-// TestUngrantedKeepsNothing: where a region was not read since the start, objects stay; those of a
-// selector that is not granted do not.
+// TestUngrantedKeepsNothing: where a region was not read since the start, objects stay, but not
+// objects of a selector that is not granted.
 func TestUngrantedKeepsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -41,7 +41,7 @@
 //	db: p1 allows ingress of [tcp 5432] with members of web
 //
 // Package guard decides what becomes of each interface. web and db come under control. app needs no
-// rules, but those of web have to name it:
+// rules, but the rules of web have to name it:
 //
 //	eni-web is Guarded
 //	eni-app is Member

@@ -147,8 +147,8 @@ func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
 	return false
 }
 
-// matchesService reports whether a packet is of a service, the names of whose ports are those of
-// the VM; of no VM, if that is none of the account's.
+// matchesService reports whether a packet is of a service, whose named ports are the VM's; of no
+// VM, if that is none of the account's.
 func (v naive) matchesService(vm int, s serviceSpec, k packet) bool {
 	return slices.ContainsFunc(v.resolve(s, vm), func(s serviceSpec) bool { return s.matches(k) })
 }

@@ -161,7 +161,7 @@ func TestListWorlds(t *testing.T) {
 }
 
 // lists counts the guarded interfaces of which a group of ours names a list that a group of their
-// own names, and those of which none does.
+// own names, and the guarded interfaces of which no group of ours does.
 func (p *phase) lists(f *fakeCloud) {
 	for i, n := range p.NICs {
 		nic := f.nic(nicID(i))

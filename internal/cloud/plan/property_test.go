@@ -92,7 +92,7 @@ type stats struct {
 	// before.
 	Late int
 	// Listed are native rules for a prefix list of interfaces under control of which the list is
-	// named still, Spelled those of which it is not.
+	// named still, Spelled the rules of which it is not.
 	Listed, Spelled int
 }
 

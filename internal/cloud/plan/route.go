@@ -68,8 +68,8 @@ func (s *regional) look(revision string) {
 	c.Leaving = s.those(func(n *guard.NIC) bool {
 		return n.State() == guard.Untouched && n.Taken() && s.guard.Controllable(n) == nil
 	})
-	// Nobody can hold back those that are not under control and of which no VM is selected, nor
-	// those of which something forbids to change what they allow.
+	// Nobody can hold back interfaces that are not under control and of which no VM is selected,
+	// nor interfaces of which something forbids to change what they allow.
 	c.Beyond = s.those(func(n *guard.NIC) bool {
 		return s.guard.Controllable(n) != nil || n.Frozen() != nil || n.VM == nil && !n.Taken()
 	})

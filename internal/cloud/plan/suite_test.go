@@ -38,7 +38,7 @@ func subjectOf(t *testing.T) subject {
 }
 
 // relabels reports whether nothing but memberships changes in this phase: policies and modes are
-// those of the phase before.
+// as in the phase before.
 func (p *phase) relabels() bool {
 	if p.earlier == nil {
 		return false

@@ -8,7 +8,7 @@ import (
 
 // Part returns what Compute would, but of the objects only the ones of the VMs with these ids, and
 // of the networks. last is what was computed before from the snapshots before, which differ from
-// those of the view in nothing else. gone are the objects that these VMs had.
+// the view's in nothing else. gone are the objects that these VMs had.
 func Part(v View, last Tally, before []*cloud.Snapshot, changed map[string]bool) (d, gone Desired) {
 	gone, d = newDesired(len(v.Selectors)), newDesired(len(v.Selectors))
 	former := v

@@ -838,7 +838,7 @@ func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64
 		}
 		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonAccountTaken, message)
 	case len(overlaps) > 0:
-		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonOverlap, "its addresses are also those of "+strings.Join(overlaps, ", ")+
+		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonOverlap, "its addresses are also addresses of "+strings.Join(overlaps, ", ")+
 			", which had them first: what it has there is not believed")
 	case len(refused) > 0:
 		message := strings.Join(refused, "; ")

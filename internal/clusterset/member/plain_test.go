@@ -245,7 +245,7 @@ func TestForeignOneIsRefused(t *testing.T) {
 		}
 		again := f.hears(&wire.Down{Parts: []wire.Part{{Group: g, Cluster: "east", Add: []string{"10.1.0.5", "10.1.0.6;http/TCP=80"}, Remove: []string{"10.1.0.4"}}}})
 		if want := []string{"10.1.0.4 10.1.0.6", "10.1.0.4 10.1.0.5"}[ports]; !again || f.addresses() != want {
-			t.Errorf("without those of %d ports: %t %s, want %s", ports, again, f.addresses(), want)
+			t.Errorf("without the groups of %d ports: %t %s, want %s", ports, again, f.addresses(), want)
 		}
 		f.refuses = nil
 		if f.writeAll(t.Context()); f.addresses() != "10.1.0.5 10.1.0.6" {

@@ -348,7 +348,7 @@ type Interest struct {
 }
 
 // Told answers an interest: all parts of the group have been told. Parts that were not told in this
-// stream are empty, but for those of clusters that are unheard.
+// stream are empty, but for the parts of clusters that are unheard.
 type Told struct {
 	Group string `json:"g"`
 	// Unheard are the clusters that were not heard of since the hub began.

@@ -65,9 +65,8 @@ type Counts struct {
 	// Files were read, Broken not to their end, and Waiting are those that a round had no room for.
 	Files, Broken, Waiting int64
 	// Records were read, Bad lines left out. Foreign records are of other accounts, Odd ones of the
-	// future or too old, Lost windows those in which the cloud did not record all. Over are records
-	// beyond the bounds, Placeless those of which nothing says which way they went, and Twice those
-	// that had come before.
+	// future or too old. In Lost windows the cloud did not record all. Over records are beyond the
+	// bounds, nothing says which way Placeless records went, and Twice records had come before.
 	Records, Bad, Foreign, Odd, Lost, Over, Placeless, Twice int64
 	// There are how many files of the last listing were written within a day, read or not.
 	There int64

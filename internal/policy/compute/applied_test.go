@@ -10,7 +10,7 @@ import (
 )
 
 // TestChildGroupsBringNoNodes: a group is applied to the Nodes that it selects itself, and admits
-// those of its child groups too.
+// the Nodes of its child groups too.
 func TestChildGroupsBringNoNodes(t *testing.T) {
 	e := compute.New(compute.Options{})
 	node := policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: "n1"}, Host: "n1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}

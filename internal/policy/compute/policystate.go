@@ -23,8 +23,8 @@ type policyState struct {
 	relative       bool
 	// out is the computed form, nil if there is none; former is that of the last Commit.
 	out, former *policy.ComputedPolicy
-	// ags are the address groups that the computed form refers to, each once. The applied-to groups
-	// are those of the reach.
+	// ags are the address groups that the computed form refers to, each once. The reach has
+	// the applied-to groups.
 	ags   []*group
 	reach *reach
 	// more is nil for most Kubernetes policies.

@@ -11,7 +11,8 @@ import (
 // What routes do with a packet. The sources:
 //
 //   - A subnet sends by the route of the longest prefix; one that somebody has defined goes before a
-//     route of the system with the same prefix, and networks reach their own and those of peers.
+//     route of the system with the same prefix, and networks reach their own addresses and their
+//     peers'.
 //     https://learn.microsoft.com/azure/virtual-network/virtual-networks-udr-overview
 //   - "Any network interface attached to a virtual machine that forwards network traffic to an
 //     address other than its own must have the Azure Enable IP forwarding option enabled for it. The

@@ -36,9 +36,9 @@ type TargetPassage struct {
 
 // Through follows a flow whose destination is the front end of a load balancer or of an application
 // gateway; false if it is none. The security groups of the client see the address of the front end,
-// those of a target its own address. A load balancer keeps the client's address, and its health
-// checks come from the host; a gateway sends both from an instance in its subnet, whose group is
-// asked as well. It is a read.
+// the groups of a target its own address. A load balancer keeps the client's address, and its
+// health checks come from the host; a gateway sends both from an instance in its subnet, whose
+// group is asked as well. It is a read.
 func (c Verdicts) Through(f Flow) (Passage, bool, error) {
 	x := c.cloud.now()
 	network := c.networkOf(f.Dst)

@@ -96,8 +96,8 @@ func (c Verdicts) Allowed(f Flow) (Verdict, error) {
 	return v, nil
 }
 
-// Half decides one half of a flow: what the groups of the source say (outbound), or those of the
-// destination. An end outside says yes. It is a read.
+// Half decides one half of a flow: what the groups of the source say (outbound), or the groups of
+// the destination. An end outside says yes. It is a read.
 func (c Verdicts) Half(f Flow, out bool) (Verdict, error) {
 	src, dst, err := c.parties(c.cloud.now(), f)
 	if err != nil {
@@ -125,8 +125,8 @@ func (c Verdicts) half(v *Verdict, src, dst endpoint, f Flow, direction string) 
 	c.at(v, own, src, dst, f, direction)
 }
 
-// at asks the groups of an interface that a packet leaves by or comes to, be its addresses those of
-// the interface or not.
+// at asks the groups of an interface that a packet leaves by or comes to, whether the packet has an
+// address of the interface or not.
 func (c Verdicts) at(v *Verdict, own, src, dst endpoint, f Flow, direction string) {
 	if c.cloud.settings.Effects.Keeps() {
 		c.cloud = seenBy(c.cloud, own)

@@ -77,7 +77,7 @@ func LoadAzure(name string) (azure.State, source.Report, error) {
 		return azure.State{}, l.report, fmt.Errorf("load an estate: %w", err)
 	}
 	if len(l.resources) == 0 {
-		return azure.State{}, l.report, fmt.Errorf("%s: there is no resource of Azure in it: expected answers such as those of az resource list", name)
+		return azure.State{}, l.report, fmt.Errorf("%s: there is no resource of Azure in it: expected answers as az resource list gives them", name)
 	}
 	s, err := l.state()
 	if err != nil {

@@ -3,9 +3,9 @@
 // What it does not know (NotAction, policy variables, other operators) is an error when the policy
 // is read, not a condition that silently never holds.
 //
-// The grammar and the order of decision (an explicit deny, then an allow, else no) are those of the
-// IAM User Guide, "Grammar of the IAM JSON policy language" and "Policy evaluation logic". A Policy
-// is immutable and safe for concurrent use.
+// The grammar and the order of decision (an explicit deny, then an allow, else no) follow the IAM
+// User Guide, "Grammar of the IAM JSON policy language" and "Policy evaluation logic". A Policy is
+// immutable and safe for concurrent use.
 package iam
 
 import (

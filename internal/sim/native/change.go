@@ -64,8 +64,8 @@ func Scaled(nodes []Node, subnets []string, perSubnet int) (grown []Node, surplu
 	return append(going, staying...), len(going)
 }
 
-// Behind returns the services whose addresses the host name of a service leads to: its own, or
-// those of its members: of a file system all, of others the writer or the readers. A lone member
+// Behind returns the services whose addresses the host name of a service leads to: itself, or
+// its members: of a file system all, of others the writer or the readers. A lone member
 // does both.
 func Behind(s *Service, members []*Service, readers bool) []*Service {
 	switch {

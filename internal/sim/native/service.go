@@ -146,8 +146,8 @@ type TargetGroup struct {
 	// PreserveClient is the attribute preserve_client_ip.enabled; nil is the default of the
 	// protocol and the type.
 	PreserveClient *bool `json:"preserveClient,omitempty"`
-	// HealthProtocol and HealthPort are those of the health checks; empty and 0 are those of the
-	// traffic.
+	// HealthProtocol and HealthPort are the protocol and port of the health checks; empty and 0
+	// mean that health checks use the ones of the traffic.
 	HealthProtocol string            `json:"healthProtocol,omitempty"`
 	HealthPort     int               `json:"healthPort,omitempty"`
 	Tags           map[string]string `json:"tags,omitempty"`

@@ -44,8 +44,8 @@ const (
 	Segments Base = "network-segments"
 )
 
-// Bases lists those that policies are asked in, those of one way in the order in which packets meet
-// them.
+// Bases lists the base chains that ask policies. Chains of one way are in the order in which
+// packets meet them.
 func Bases() []Base {
 	return []Base{PodsToNode, ToHost, AskedHere, FromHost, AskedByHost, PodsOut, PodsIn, AskedByPods, ServicesOut, ServicesIn, ForwardedOut, ForwardedIn}
 }

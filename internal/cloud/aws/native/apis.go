@@ -289,7 +289,7 @@ func (r *serviceReader) instances(ctx context.Context, api *rds.Client, networks
 				Alone: true,
 			}, subnets: []string{}}
 			if cluster := awssdk.ToString(x.DBClusterIdentifier); cluster != "" {
-				d.Fixed = "its security groups are those of its cluster " + cloud.Words(cluster) + ", which is a service of its own"
+				d.Fixed = "its security groups belong to its cluster " + cloud.Words(cluster) + ", which is a service of its own"
 				d.cluster = strings.TrimSuffix(d.ID, "db:"+d.Name) + "cluster:" + cluster
 				networks[d.cluster] = d.NetworkID
 			}

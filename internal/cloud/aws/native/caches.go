@@ -95,7 +95,7 @@ func (r *serviceReader) cacheClusters(ctx context.Context, api *elasticache.Clie
 			}
 			d.answersAt(awssdk.ToString(x.Engine), endpoint)
 			if of := awssdk.ToString(x.ReplicationGroupId); of != "" {
-				d.Fixed = "its security groups are those of its replication group " + cloud.Words(of) + ", which is a service of its own"
+				d.Fixed = "its security groups belong to its replication group " + cloud.Words(of) + ", which is a service of its own"
 				d.cluster = strings.TrimSuffix(d.ID, "cluster:"+d.Name) + "replicationgroup:" + of
 				members[of] = append(members[of], len(r.found))
 				tagged[d.cluster] = false // until it is described

@@ -12,13 +12,13 @@ import (
 )
 
 // This file makes native services of load balancers. Their front ends have no interfaces, and no
-// security group is about them: the groups of a client see the address of the front end, those of a
-// target the address of the client and their own.
+// security group is about them: the groups of a client see the address of the front end, the
+// groups of a target the address of the client and their own.
 
 // TypeBalancer is the type of load balancers.
 const TypeBalancer = "microsoft.network/loadbalancers"
 
-const fixedBalancer = "a load balancer of Azure has no network security group; those of its clients and of its targets filter what it hands on"
+const fixedBalancer = "a load balancer of Azure has no network security group; the groups of its clients and of its targets filter what it hands on"
 
 // probeAddress is the one that health checks of load balancers come from, anywhere in Azure.
 func probeAddress() netip.Addr { return netip.AddrFrom4([4]byte{168, 63, 129, 16}) }

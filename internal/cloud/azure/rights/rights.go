@@ -63,7 +63,7 @@ func (p Pins) Check() error {
 	case p.Subscription != "" && (!subscriptionForm.MatchString(p.Subscription) || p.Subscription == nobody):
 		return fmt.Errorf("subscription %q: want the id of a subscription, which is a GUID", p.Subscription)
 	case p.Subscription == "" && len(p.Groups) > 0:
-		return fmt.Errorf("resource-groups %q: want --subscription, too: the groups are those of a subscription", strings.Join(p.Groups, ","))
+		return fmt.Errorf("resource-groups %q: want --subscription, too: resource groups belong to a subscription", strings.Join(p.Groups, ","))
 	}
 	for _, g := range p.Groups {
 		if !groupForm.MatchString(g) {

@@ -202,8 +202,8 @@ func (r Router) told(id string, t armnetwork.RouteTable, nics []cloud.Forwarder)
 	return out
 }
 
-// networkOf is the key of the network whose subnets use a table; empty if none does, or those of
-// several: there an address names no single interface.
+// networkOf is the key of the network whose subnets use a table; empty if none does, or subnets of
+// several do: there an address names no single interface.
 func networkOf(t armnetwork.RouteTable) string {
 	found := ""
 	if t.Properties == nil {

@@ -42,9 +42,9 @@ type trialKey struct {
 // gatherings are what is known of them.
 type gatherings struct {
 	existing map[string]bool // hashes of those that have a group
-	// gathered are those that this computation has decided to make, and decided those of them that
-	// this attempt has: the next one makes them, and until then it need not be found out what they
-	// are good for to other classes.
+	// gathered has the groups that this computation has decided to make, and decided the ones among
+	// them that this attempt has: the next one makes them, and until then it need not be found out
+	// what they are good for to other classes.
 	gathered, decided map[membershipGroup]bool
 	// crews and trials belong to this attempt.
 	crews  map[membershipGroup]*crew

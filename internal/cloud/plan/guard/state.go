@@ -149,7 +149,7 @@ func (s *States) keepForUnread() (found bool) {
 }
 
 // decideMembers decides which unguarded interfaces get a group by which the rules of others refer
-// to them: those of the members of address groups from which rules in reach allow something.
+// to them: interfaces of members of address groups from which rules in reach allow something.
 func (s *States) decideMembers() {
 	type from struct {
 		network *intent.Network

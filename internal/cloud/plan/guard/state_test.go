@@ -103,7 +103,7 @@ func TestDecideStates(t *testing.T) {
 		{"app has no slot for one more group", shop, func(w *world) { w.Limits().GroupsPerInterface = 1 }, "web Guarded"},
 		{"a rule that drops names nobody", shop, func(w *world) { w.Policy("q", "web", "drop ingress any from db") }, "app Member; web Guarded"},
 		{"there is no room for the tags of web", shop, func(w *world) { w.Limits().TagsPerResource = 0 }, ""},
-		{"nor for those of app, which needs none to be named", shop, func(w *world) {
+		{"nor for the tags of app, which needs none to be named", shop, func(w *world) {
 			w.NIC("app").Tags = map[string]string{}
 			for i := range w.Limits().TagsPerResource {
 				w.NIC("app").Tags[fmt.Sprint(i)] = ""

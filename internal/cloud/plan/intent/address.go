@@ -43,8 +43,8 @@ func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 	})
 }
 
-// memberBlocks are the blocks that are delegated to an interface, or to those of a VM: those in
-// reach, and of the others all that do not denote another host here.
+// memberBlocks are the blocks that are delegated to an interface, or to the interfaces of a VM:
+// blocks in reach, and of the others all that do not denote another host here.
 func (s *Region) memberBlocks(m *v1beta2.GroupMember, view *Network) (out []netip.Prefix) {
 	if ref, ok := s.Account.In.Services[EntityOf(m)]; ok {
 		if n := s.interfaceOf(ref); n != nil && view.Reaches(s.Networks[n.NetworkID]) {

@@ -57,7 +57,7 @@ func (s *Region) addInterface(in *cloud.Interface) {
 	}
 }
 
-// sortGroups finds out which groups of the interface are ours, and whether others are those of
+// sortGroups finds out which groups of the interface are ours, and whether others belong to
 // another controller or account.
 func (s *Region) sortGroups(n *NIC) {
 	for _, id := range n.GroupIDs {

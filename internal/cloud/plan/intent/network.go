@@ -18,8 +18,8 @@ type Network struct {
 	Scope []*Network
 	// local are the addresses of the networks of the scope.
 	local addrset.Set
-	// around are the addresses of all networks whose interfaces a group reference can match: those
-	// of the scope, and those of other accounts with an active peering in the region.
+	// around are the addresses of all networks whose interfaces a group reference can match:
+	// networks of the scope, and networks of other accounts with an active peering in the region.
 	around addrset.Set
 	// foreign says why we must not work here; nil if we may.
 	Foreign *reason.Reason

@@ -237,7 +237,7 @@ func TestUnguarded(t *testing.T) {
 	w.Policy("q", "rds nic", "allow ingress tcp 80 from web")
 	w.Services = map[intent.EntityRef]intent.VMRef{intenttest.Entity("rds"): intenttest.VM("arn"), intenttest.Entity("nic"): intenttest.VM("eni-db"), intenttest.Entity("idle"): intenttest.VM("arn")}
 	w.Modes[intenttest.VM("arn")] = intent.Planned
-	w.Snap.Services = []cloud.Service{{ID: "arn", Fixed: "its groups are those of a cluster"}}
+	w.Snap.Services = []cloud.Service{{ID: "arn", Fixed: "its groups belong to a cluster"}}
 	var got []string
 	for _, u := range intent.New(w.Input, intenttest.Everything{}, nil).Unguarded {
 		text := fmt.Sprint(u.Entity, " ", u.Subject, " ", u.Mode, " ", codes(u.Why), " ", u.Why.Quoted)
@@ -247,7 +247,7 @@ func TestUnguarded(t *testing.T) {
 		got = append(got, text)
 	}
 	want := "vms/nic here/eni-db  InterfaceUnguarded it is of the virtual machine db, which is selected, and has what applies to that q; " +
-		"vms/rds here/arn plan ServiceUnguarded its groups are those of a cluster p q"
+		"vms/rds here/arn plan ServiceUnguarded its groups belong to a cluster p q"
 	if text := strings.Join(got, "; "); text != want {
 		t.Errorf("got  %q\nwant %q", text, want)
 	}

@@ -39,7 +39,7 @@ type Region struct {
 
 	// What was worked out: the addresses of the peers of rules, of address groups, of those that
 	// hold a group now or natively belong to it, of all interfaces and of services, as they are
-	// seen from a network, and those of prefix lists.
+	// seen from a network, and the addresses of prefix lists.
 	peers                Once[peerOf, addrset.Set]
 	groups, held, former Once[viewed, addrset.Set]
 	all, services        Once[*Network, addrset.Set]

@@ -100,7 +100,7 @@ func Tally(policies []*intent.Policy, vms []VMStatus, services []intent.Unguarde
 }
 
 // OfServices are the refusals of policies on native services whose groups cannot be set, and the
-// states of those whose mode does not let policies be enforced either, as those of VMs without
+// states of services whose mode does not let policies be enforced either, as of VMs without
 // interfaces.
 func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMStatus) {
 	at := map[intent.VMRef]int{}

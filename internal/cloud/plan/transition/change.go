@@ -22,9 +22,9 @@ type Change struct {
 	Limits cloud.Limits
 	// Ours reports whether a group is ours to change.
 	Ours func(*cloud.Group) bool
-	// Extended reports whether a group is somebody else's in which some rules are ours; To tells
-	// those that shall be there, and the others of it are those of From. Nil means that there are
-	// none.
+	// Extended reports whether a group is somebody else's in which some rules are ours; To has
+	// the ones that shall be there, and its other rules are as in From. Nil means that there is no
+	// such group.
 	Extended func(*cloud.Group) bool
 	// Fits reports whether one group can hold the rules.
 	Fits func([]cloud.Rule) bool

@@ -13,8 +13,8 @@ func (r Interfaces) nic(id string, now time.Time) (*aws.NetworkInterface, error)
 	return store.LookUp("eni", id, r.s.Data.NICs, func(n *aws.NetworkInterface) time.Time { return n.Visible }, now)
 }
 
-// ownNIC is nic for what changes one: those of a service of the cloud are not the account's to
-// change.
+// ownNIC is nic for calls that change one: an interface of a service of the cloud is not the
+// account's to change.
 func (r Interfaces) ownNIC(id string, now time.Time) (*aws.NetworkInterface, error) {
 	n, err := r.nic(id, now)
 	if err == nil && n.RequesterManaged {

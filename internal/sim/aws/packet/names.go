@@ -10,7 +10,7 @@ import (
 )
 
 // LookUp returns the addresses that a host name of a service leads to, as a client within the
-// network sees them; those of a balancer that faces the internet are public. Nothing is found for
+// network sees them; a balancer that faces the internet has public ones. Nothing is found for
 // names that no service has.
 func (x *Judge) LookUp(host string) (out []netip.Addr) {
 	at, ok := x.hosts[strings.ToLower(host)]

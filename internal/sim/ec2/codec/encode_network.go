@@ -59,8 +59,8 @@ func aclEntryBody(e aws.ACLEntry) []wire.Element {
 	return out
 }
 
-// EndpointBody is an endpoint of a VPC as DescribeVpcEndpoints shows it; names are those of
-// security groups by id.
+// EndpointBody is an endpoint of a VPC as DescribeVpcEndpoints shows it; names has the names
+// of security groups by id.
 func EndpointBody(s native.Service, names map[string]string) []wire.Element {
 	ids := func(name string, values []string) wire.Element {
 		out := wire.Node(name)

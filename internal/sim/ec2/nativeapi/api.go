@@ -52,8 +52,8 @@ type Answer struct {
 	JSON any // nil: there is no content
 }
 
-// Action runs a call. Its errors are *aws.Error with the codes of the service, or those of
-// package wire.
+// Action runs a call. Its errors are *aws.Error with the codes of the service, or errors
+// of package wire.
 type Action func(*Call) (Answer, error)
 
 // Services lists the services.

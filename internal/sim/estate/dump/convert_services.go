@@ -175,7 +175,7 @@ func (b *builder) buildServices() {
 		if sub := b.subnets[b.id("subnet", raw.SubnetId)]; sub != nil {
 			vpc = sub.VPCID
 		}
-		var groups []string // EFS does not list them: those of the interface are the target's
+		var groups []string // EFS does not list them: the target has the interface's groups
 		if n := b.nics[b.id("eni", raw.NetworkInterfaceId)]; n != nil {
 			for _, g := range n.Groups {
 				groups = append(groups, g.ID)

@@ -26,7 +26,7 @@ var answers = []answer{
 	{member: "Subnets", call: "describe-subnets", taken: "made up around what refers to them"},
 	{member: "SecurityGroups", call: "describe-security-groups", taken: "groups without rules"},
 	{member: "Reservations", call: "describe-instances", taken: "no instance"},
-	{member: "NetworkInterfaces", call: "describe-network-interfaces", collected: true, taken: "no interfaces but those of instances"},
+	{member: "NetworkInterfaces", call: "describe-network-interfaces", collected: true, taken: "no interfaces but the instances'"},
 	{member: "VpcPeeringConnections", call: "describe-vpc-peering-connections", collected: true, taken: "no peering"},
 	{member: "PrefixLists", call: "describe-managed-prefix-lists", taken: "no prefix list, as no rule refers to one"},
 }

@@ -75,8 +75,8 @@ type Connections struct {
 	// Local returns the addresses of the host; by default the addresses of the network namespace of
 	// the caller.
 	Local func() ([]netip.Addr, error)
-	// Through tells that connections that pass through the host are judged as well: on a Node they
-	// are those of its Pods.
+	// Through tells that connections that pass through the host are judged as well: on a Node
+	// the connections of its Pods.
 	Through bool
 	// sockets reads sockets and links of the host, ephemeral is where the kernel gives ports
 	// to those that connect.
