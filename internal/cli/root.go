@@ -83,7 +83,8 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		terminal.NewVersionCommand("nephele", built()),
 	)
 	root.AddCommand(newStatusCommand(), checkcmd.Command(checkNeeds()), newUninstallCommand(), newSupportCommand(), newPluginCommand(), historycmd.Command(historyNeeds()))
-	root.AddCommand(flowscmd.Command(explaincmd.FlowsNeeds()), flowscmd.RecommendCommand(explaincmd.FlowsNeeds()), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
+	root.AddCommand(flowscmd.Command(explaincmd.FlowsNeeds()), flowscmd.RecommendCommand(explaincmd.FlowsNeeds()))
+	root.AddCommand(consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
 	root.AddCommand(nodecmd.Command(nodeNeeds()), nodecmd.TraceCommand(nodeNeeds()), auditcmd.Command())
 	root.AddCommand(rolecmd.Commands(terminal.Notes)...)
 	root.AddCommand(agentcmd.Commands(Version())...)
