@@ -211,6 +211,9 @@ func (c *Cluster) subnets() int { return max(c.o.Subnets, 1) }
 // subnetOf is the subnet of a Node: neighbours in number are in different ones.
 func (c *Cluster) subnetOf(i int) int { return i % c.subnets() }
 
+// zones is in how many zones Nodes are, one after the other: cases about hints need three.
+const zones = 3
+
 func fabricName(subnet int) string { return fmt.Sprintf("fabric-%d", subnet) }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
@@ -342,7 +345,7 @@ func (c *Cluster) node(i int, images string) error {
 	n := node{Name: nodeName(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Images: images,
 		Addresses: c.listed(func(p *plan) string { return c.nodeAddress(p, i) }), Pods: c.each(func(p *plan) string { return p.podsOf(i) }),
 		Everywhere: c.each(func(p *plan) string { return p.everywhere }), Names: c.primary().control(), PodNetwork: c.podNetwork(),
-		Forwarding: c.forwarding(), Zone: fmt.Sprintf("zone-%d", c.subnetOf(i))}
+		Forwarding: c.forwarding(), Zone: fmt.Sprintf("zone-%d", i%zones)}
 	n.Proxy, n.Network = c.o.Proxy, c.o.Network
 	raw, err := json.Marshal(n)
 	if err != nil {

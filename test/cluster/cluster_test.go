@@ -56,6 +56,8 @@ type batch struct {
 	Report string
 	// Family is the primary one of the cluster, as upstream writes it.
 	Family string
+	// Nodes is how many Nodes there are: some cases need two.
+	Nodes int
 }
 
 func TestMain(m *testing.M) {
@@ -232,7 +234,7 @@ func play(t *testing.T, kubeconfig, dir string, names []string, o cluster.Option
 	var all []types.SpecReport
 	var running sync.WaitGroup
 	for i := range *shards {
-		b := batch{Family: family, Report: filepath.Join(dir, fmt.Sprintf("cases-%d.json", i))}
+		b := batch{Family: family, Nodes: *nodes, Report: filepath.Join(dir, fmt.Sprintf("cases-%d.json", i))}
 		for j, name := range names {
 			if j%*shards == i {
 				b.Names = append(b.Names, name)
@@ -313,7 +315,7 @@ func TestCases(t *testing.T) {
 	}
 	framework.TestContext.Provider = "skeleton"
 	framework.AfterReadingAllFlags(&framework.TestContext)
-	framework.TestContext.IPFamily = b.Family
+	framework.TestContext.IPFamily, framework.TestContext.CloudConfig.NumNodes = b.Family, b.Nodes
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	for _, name := range b.Names {
 		suite.FocusStrings = append(suite.FocusStrings, regexp.QuoteMeta(name)+"$")

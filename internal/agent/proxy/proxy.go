@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// labelProxy is on Services that another proxy leads.
+	// labelProxy is on Services that another proxy leads, whatever its value.
 	labelProxy = "service.kubernetes.io/service-proxy-name"
 	// maxEndpoints bounds the endpoints of one port of a Service: those for the Node begin there.
 	maxEndpoints = 1 << 16
@@ -267,11 +267,11 @@ func (b *Balancer) takeSlices(list []*discoveryv1.EndpointSlice) (stale map[name
 	for _, s := range list {
 		m := b.slices[s]
 		if m == nil {
-			of := s.Labels[discoveryv1.LabelServiceName]
-			if of == "" {
+			of, leads := serviceOf(s)
+			if !leads {
 				continue
 			}
-			m = &member{of: name{s.Namespace, of}}
+			m = &member{of: of}
 			b.slices[s], b.bySlice[m.of], stale[m.of] = m, append(b.bySlice[m.of], s), true
 		}
 		if m.seen != b.run {
@@ -294,6 +294,14 @@ func (b *Balancer) takeSlices(list []*discoveryv1.EndpointSlice) (stale map[name
 		}
 	}
 	return stale
+}
+
+// serviceOf is the Service of a slice; false where no connections go to its endpoints: a slice of
+// no Service, and one that is labelled as headless, as the slices of headless Services are.
+func serviceOf(s *discoveryv1.EndpointSlice) (of name, leads bool) {
+	of = name{s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
+	_, headless := s.Labels[corev1.IsHeadlessService]
+	return of, of.name != "" && !headless
 }
 
 // put adds a place, unless somebody has it.
@@ -320,7 +328,7 @@ type service struct {
 
 // lead says where all ports of the Service lead to.
 func (s *service) lead() {
-	if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone || s.Labels[labelProxy] != "" || s.headless() {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone || elsewhere(s.Service) {
 		return
 	}
 	for _, six := range []bool{false, true} {
@@ -340,8 +348,9 @@ func (s *service) lead() {
 	}
 }
 
-func (s *service) headless() bool {
-	_, labelled := s.Labels[corev1.IsHeadlessService]
+// elsewhere reports whether another proxy leads a Service.
+func elsewhere(s *corev1.Service) bool {
+	_, labelled := s.Labels[labelProxy]
 	return labelled
 }
 
@@ -566,7 +575,8 @@ func HealthPorts(in Input) map[uint16]HealthPort {
 	var some []*corev1.Service
 	for _, s := range in.Services {
 		port := s.Spec.HealthCheckNodePort
-		if port >= 1 && port <= 65535 && s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		asked := port >= 1 && port <= 65535 && s.Spec.Type == corev1.ServiceTypeLoadBalancer
+		if asked && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && !elsewhere(s) {
 			some = append(some, s)
 		}
 	}
@@ -575,8 +585,9 @@ func HealthPorts(in Input) map[uint16]HealthPort {
 	}
 	bySlice := map[name][]*discoveryv1.EndpointSlice{}
 	for _, s := range in.Slices {
-		key := name{s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
-		bySlice[key] = append(bySlice[key], s)
+		if of, leads := serviceOf(s); leads {
+			bySlice[of] = append(bySlice[of], s)
+		}
 	}
 	for _, s := range some {
 		w := &service{Service: s, node: in.Node, slices: bySlice[name{s.Namespace, s.Name}]}

@@ -30,6 +30,9 @@ type candidate struct {
 func table(in Input) []candidate {
 	var out []candidate
 	for _, s := range in.Slices {
+		if _, headless := s.Labels["service.kubernetes.io/headless"]; headless {
+			continue // as kube-proxy does not hear of it
+		}
 		for _, p := range s.Ports {
 			for _, e := range s.Endpoints {
 				c := candidate{service: s.Namespace + "/" + s.Labels["kubernetes.io/service-name"], port: *p.Name, proto: string(*p.Protocol), fam: string(s.AddressType)}
@@ -176,6 +179,9 @@ func draw(random *rand.Rand) Input {
 					}
 				}
 				x.Endpoints = append(x.Endpoints, e)
+			}
+			if chance(20) {
+				x.Labels["service.kubernetes.io/headless"] = pick("", "true")
 			}
 			in.Slices = append(in.Slices, x)
 		}
@@ -358,8 +364,9 @@ func TestBalanceLeavesOut(t *testing.T) {
 	}{
 		"as it is":      {func(*corev1.Service) {}, 2},
 		"headless":      {func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }, 0},
-		"a label":       {func(s *corev1.Service) { s.Labels = map[string]string{corev1.IsHeadlessService: ""} }, 0},
+		"a label":       {func(s *corev1.Service) { s.Labels = map[string]string{corev1.IsHeadlessService: ""} }, 2}, // it counts on slices
 		"another proxy": {func(s *corev1.Service) { s.Labels = map[string]string{labelProxy: "x"} }, 0},
+		"none by name":  {func(s *corev1.Service) { s.Labels = map[string]string{labelProxy: ""} }, 0},
 		"a name":        {func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }, 0},
 		"no address":    {func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.1.2" }, 0},
 		"odd protocol":  {func(s *corev1.Service) { s.Spec.Ports[0].Protocol = "GRE" }, 0},

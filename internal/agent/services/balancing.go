@@ -117,8 +117,10 @@ func trimSlice(o any) (any, error) {
 	}
 	about := metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}
 	out := &discoveryv1.EndpointSlice{ObjectMeta: about, AddressType: s.AddressType, Ports: s.Ports}
-	if of := s.Labels[discoveryv1.LabelServiceName]; of != "" {
-		out.Labels = map[string]string{discoveryv1.LabelServiceName: of}
+	for _, label := range []string{discoveryv1.LabelServiceName, corev1.IsHeadlessService} {
+		if value, there := s.Labels[label]; there {
+			metav1.SetMetaDataLabel(&out.ObjectMeta, label, value)
+		}
 	}
 	for _, e := range s.Endpoints {
 		out.Endpoints = append(out.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, NodeName: e.NodeName, Hints: e.Hints})
