@@ -23,7 +23,7 @@ func (s *Fitter) AtLeast(d Demand) *Shortage {
 	for i, direction := range flow.Directions() {
 		grants := d.Want[i].Grants
 		byReference := s.referable(d, direction).Union(s.Listed(grants...))
-		if !slices.ContainsFunc(grants, func(x flow.Grant) bool { return !s.contains(byReference, x.All) }) {
+		if !slices.ContainsFunc(grants, func(x flow.Grant) bool { return !x.All.Within(byReference) }) {
 			continue // there may be no rule by address at all
 		}
 		for _, family := range Families() {
@@ -49,7 +49,7 @@ func (s *Fitter) referable(d Demand, direction cloud.Direction) addrset.Set {
 		return addrset.Union(sets...)
 	})
 	for _, o := range s.others(d, direction) {
-		out = s.union(out, o.addrs)
+		out = out.Union(o.addrs)
 	}
 	return out
 }

@@ -120,7 +120,7 @@ func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, na
 		for i, c := range natives {
 			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.All, family) {
 				cell.Groups = append(cell.Groups, c.peer)
-				rest = s.minus(rest, addrs)
+				rest = rest.Minus(addrs)
 				byNative[i], referred[i] = true, referred[i] || ruled
 			}
 		}

@@ -13,10 +13,6 @@ type memory struct {
 
 	classes intent.Once[*intent.Network, []Candidate]
 	covers  intent.Once[coverKey, *peerCover]
-	// rests and unions are what sets are without others and with them, by their numbers.
-	rests, unions intent.Once[[2]int, addrset.Set]
-	// contained tells which sets hold which other ones, by their numbers.
-	contained intent.Once[[2]int, bool]
 	// byClasses are the addresses that rules in a network can name by classes, and divisions are
 	// their divisions.
 	byClasses intent.Once[*intent.Network, addrset.Set]
@@ -39,32 +35,6 @@ func (s *Fitter) ThenAddrs(key string, view *intent.Network) addrset.Set {
 type thenKey struct {
 	group string
 	view  *intent.Network
-}
-
-// minus is what a set leaves of another one, remembered.
-func (s *Fitter) minus(set, other addrset.Set) addrset.Set {
-	return s.combined(&s.rests, set, other, addrset.Set.Minus)
-}
-
-// union is two sets in one, remembered.
-func (s *Fitter) union(set, other addrset.Set) addrset.Set {
-	return s.combined(&s.unions, set, other, addrset.Set.Union)
-}
-
-func (s *Fitter) combined(known *intent.Once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
-	a, x := s.memo.Set(a)
-	b, y := s.memo.Set(b)
-	return known.Get([2]int{x, y}, func() addrset.Set {
-		out, _ := s.memo.Set(do(a, b))
-		return out
-	})
-}
-
-// contains reports whether a set holds all of another one, remembered.
-func (s *Fitter) contains(set, other addrset.Set) bool {
-	set, x := s.memo.Set(set)
-	other, y := s.memo.Set(other)
-	return s.contained.Get([2]int{x, y}, func() bool { return other.Within(set) })
 }
 
 // coverKey is the question which classes cover addresses, with the numbers of the sets.
