@@ -215,9 +215,9 @@ func nameEverywhere(cells []flow.Cell, want flow.Permit) {
 // ones. Classes have no addresses in common.
 func (s *Fitter) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
 	key := coverKey{view: view}
-	addrs, key.all = s.memo.Set(addrs)
-	allowed, key.allowed = s.memo.Set(allowed)
-	family, key.family = s.memo.Set(family)
+	addrs, key.all = s.account.Recall.Set(addrs)
+	allowed, key.allowed = s.account.Recall.Set(allowed)
+	family, key.family = s.account.Recall.Set(family)
 	return s.covers.Get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
 }
 

@@ -18,8 +18,6 @@ type Recall struct {
 	wants map[string]int // permits
 	last  int            // number that was given
 	spans int            // that are kept
-	// age counts how often everything was forgotten.
-	Age int
 }
 
 // keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once
@@ -37,7 +35,7 @@ func newRecall() *Recall {
 func (r *Recall) forget() {
 	*r = Recall{
 		walks: map[string]*[2]walked{}, sets: map[uint64][]numberedSet{},
-		wants: map[string]int{}, last: r.last, Age: r.Age + 1,
+		wants: map[string]int{}, last: r.last,
 	}
 }
 
@@ -49,8 +47,7 @@ func (r *Recall) Trim() {
 	}
 }
 
-// Number gives a number.
-func (r *Recall) Number() int {
+func (r *Recall) number() int {
 	r.last++
 	return r.last
 }
@@ -70,7 +67,7 @@ func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
 		}
 	}
 	r.spans += s.Len()
-	n := r.Number()
+	n := r.number()
 	r.sets[h] = append(r.sets[h], numberedSet{s, n})
 	return s, n
 }
@@ -95,7 +92,7 @@ func (r *Recall) Numbered(p flow.Permit) (flow.Permit, int) {
 	p.Grants = grants
 	n, ok := r.wants[string(key)]
 	if !ok {
-		n = r.Number()
+		n = r.number()
 		r.wants[string(key)] = n
 	}
 	return p, n
