@@ -152,10 +152,9 @@ func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, na
 				out[k].Idle = append(out[k].Idle, c.peer)
 			}
 		}
-		within := s.classesWithin(view, h.All, family)
 		idle := make([]int, 0, len(classes)) // peers are large, and there may be hundreds
 		for i, used := range byClass {
-			if !used || !within(i) {
+			if !used || !classes[i].within(h.All, family) {
 				continue
 			}
 			if _, here := slices.BinarySearch(found[k].used, i); !here {
@@ -169,37 +168,6 @@ func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, na
 	}
 	return out
 }
-
-// classesWithin tells of class candidates whether everything that a reference to them may come to
-// mean in a family is in the set. Many classes allow the same sets, so it is remembered.
-func (s *Fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
-	_, all := s.account.Recall.Set(set)
-	_, of := s.account.Recall.Set(family)
-	known := s.within.Get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
-	return func(class int) bool {
-		if known[class] == unasked {
-			if known[class] = no; s.classCandidates(view)[class].within(set, family) {
-				known[class] = yes
-			}
-		}
-		return known[class] == yes
-	}
-}
-
-// withinKey is a question that classesWithin answers: the numbers of a set and of a family.
-type withinKey struct {
-	view        *intent.Network
-	set, family int
-}
-
-// answer is what is known of a question.
-type answer uint8
-
-const (
-	unasked answer = iota
-	no
-	yes
-)
 
 // nameEverywhere has the addresses that a rule must name for all protocols named for every single
 // service, too, where a group would do: the one rule for all of it covers them, and without that it

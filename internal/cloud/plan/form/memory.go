@@ -15,8 +15,6 @@ type memory struct {
 	covers  intent.Once[coverKey, *peerCover]
 	// byClasses are the addresses that rules in a network can name by classes.
 	byClasses intent.Once[*intent.Network, addrset.Set]
-	// within tells which classes allowed addresses contain.
-	within intent.Once[withinKey, []answer]
 }
 
 // Forget begins a new attempt.

@@ -1,7 +1,6 @@
 package intent
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -15,9 +14,8 @@ import (
 type Recall struct {
 	walks map[string]*[2]walked
 	sets  map[uint64][]numberedSet
-	wants map[string]int // permits
-	last  int            // number that was given
-	spans int            // that are kept
+	last  int // number that was given
+	spans int // that are kept
 }
 
 // keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once
@@ -33,10 +31,7 @@ func newRecall() *Recall {
 
 // forget forgets everything. Numbers are not given twice.
 func (r *Recall) forget() {
-	*r = Recall{
-		walks: map[string]*[2]walked{}, sets: map[uint64][]numberedSet{},
-		wants: map[string]int{}, last: r.last,
-	}
+	*r = Recall{walks: map[string]*[2]walked{}, sets: map[uint64][]numberedSet{}, last: r.last}
 }
 
 // Trim makes room if too much is kept. Numbers from before may mean nothing to it afterwards, so
@@ -45,11 +40,6 @@ func (r *Recall) Trim() {
 	if r.spans > keptSpans {
 		r.forget()
 	}
-}
-
-func (r *Recall) number() int {
-	r.last++
-	return r.last
 }
 
 type numberedSet struct {
@@ -67,39 +57,19 @@ func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
 		}
 	}
 	r.spans += s.Len()
-	n := r.number()
-	r.sets[h] = append(r.sets[h], numberedSet{s, n})
-	return s, n
+	r.last++
+	r.sets[h] = append(r.sets[h], numberedSet{s, r.last})
+	return s, r.last
 }
 
-// Numbered returns the permit as it is kept, and its number: equal permits have the same one.
-func (r *Recall) Numbered(p flow.Permit) (flow.Permit, int) {
-	var key []byte
-	grants := slices.Clone(p.Grants)
-	for i := range grants {
-		g := &grants[i]
-		var all, anonymous, plain int
-		g.All, all = r.Set(g.All)
-		g.Anonymous, anonymous = r.Set(g.Anonymous)
-		g.Plain, plain = r.Set(g.Plain)
-		for _, x := range []int{g.Service.Protocol, int(g.Service.From), int(g.Service.To), all, anonymous, plain, len(g.Opaque)} {
-			key = binary.AppendVarint(key, int64(x))
-		}
-		for _, peer := range g.Opaque {
-			key = append(append(key, peer.GroupOwner+"/"+peer.String()...), 0)
-		}
-	}
-	p.Grants = grants
-	n, ok := r.wants[string(key)]
-	if !ok {
-		n = r.number()
-		r.wants[string(key)] = n
-	}
-	return p, n
-}
-
-// Kept returns the permit as it is kept: equal sets in it are not kept twice.
+// Kept returns the permit with its sets as they are kept: equal ones are not kept twice.
 func (r *Recall) Kept(p flow.Permit) flow.Permit {
-	p, _ = r.Numbered(p)
+	p.Grants = slices.Clone(p.Grants)
+	for i := range p.Grants {
+		g := &p.Grants[i]
+		g.All, _ = r.Set(g.All)
+		g.Anonymous, _ = r.Set(g.Anonymous)
+		g.Plain, _ = r.Set(g.Plain)
+	}
 	return p
 }
