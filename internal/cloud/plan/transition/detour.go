@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// bridge lets interfaces move by a detour: with rules that are there as long as others move. It goes
-// on from one cohort to the next until one needs no detour any more, which then moves first.
+// bridge lets interfaces move by a detour: with rules that are there as long as others move. It
+// goes on from one cohort to the next until one needs no detour any more, which then moves first.
 func (w *worklist) bridge() (done bool) {
 	for _, k := range slices.Clone(w.movers) {
 		w.survey.stop()
