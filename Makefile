@@ -146,8 +146,8 @@ network-figures: ## Measure the network of Nodes, as root, and write it into doc
 
 PROXIES ?= nftables,iptables
 NETWORKS ?= encap,encap+services+dual,hybrid+services,noEncap+services,encap+services+ipv6
-cluster: build-slim build-agent build-cni ## Play upstream's cases about policies and the network on real clusters, as root (PROXIES=nftables,iptables NETWORKS=encap,encap+services FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
-	cd test/cluster && go vet ./... && go test -count=1 -timeout 6h -v -run 'TestUpstreamCases$$' . -args -nephele "$(CURDIR)/bin/nephele-slim" -agent "$(CURDIR)/bin/nephele-agent" -proxies "$(PROXIES)" -networks "$(NETWORKS)" $(if $(FOCUS),-focus "$(FOCUS)") $(if $(CLUSTER_CACHE),-cache "$(abspath $(CLUSTER_CACHE))") $(if $(CLUSTER_LOGS),-logs "$(abspath $(CLUSTER_LOGS))")
+cluster: build-slim build-agent build-cni ## Play upstream's cases about policies and the network on real clusters, as root (PROXIES=nftables,iptables NETWORKS=encap,encap+services FOCUS=regexp NODES=4 CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
+	cd test/cluster && go vet ./... && go test -count=1 -timeout 6h -v -run 'TestUpstreamCases$$' . -args -nephele "$(CURDIR)/bin/nephele-slim" -agent "$(CURDIR)/bin/nephele-agent" -proxies "$(PROXIES)" -networks "$(NETWORKS)" $(if $(FOCUS),-focus "$(FOCUS)") $(if $(NODES),-nodes "$(NODES)") $(if $(CLUSTER_CACHE),-cache "$(abspath $(CLUSTER_CACHE))") $(if $(CLUSTER_LOGS),-logs "$(abspath $(CLUSTER_LOGS))")
 
 clean: ## Remove what was built
 	rm -rf bin dist
