@@ -67,7 +67,7 @@ func BenchmarkTakeOver(b *testing.B) {
 			in, _ := bigInput(vms, byRole)
 			var s plan.Summary
 			for b.Loop() {
-				if s = plan.Compute(in, lower.AWS{}).Plan.Summary(); s.Interfaces != vms {
+				if s = plan.Compute(in, lower.AWS{}).Plan.Summary(); int(s.Interfaces) != vms {
 					b.Fatal(s)
 				}
 			}
@@ -122,7 +122,7 @@ func TestEditsPerChange(t *testing.T) {
 	in, f := bigInput(vms, byRole)
 	sum := func(s []plan.Summary) (edits, rules int) {
 		for _, s := range s {
-			edits, rules = edits+s.InterfaceEdits, rules+s.RulesAdded+s.RulesRemoved
+			edits, rules = edits+int(s.InterfaceEdits), rules+int(s.RulesAdded+s.RulesRemoved)
 		}
 		return edits, rules
 	}

@@ -67,7 +67,7 @@ func TestEditsOfTakeOverAndRelease(t *testing.T) {
 
 func settledEdits(summaries []plan.Summary) (edits int) {
 	for _, s := range summaries {
-		edits += s.InterfaceEdits
+		edits += int(s.InterfaceEdits)
 	}
 	return edits
 }

@@ -55,7 +55,7 @@ func TestManyPeersBecomeBlocks(t *testing.T) {
 	}
 	edits, rules := 0, 0
 	for _, s := range summaries {
-		edits, rules = edits+s.InterfaceEdits, rules+s.RulesAdded
+		edits, rules = edits+int(s.InterfaceEdits), rules+int(s.RulesAdded)
 	}
 	if edits != 0 || rules > 12 {
 		t.Errorf("%d edits of interfaces and %d rules for 102 peers: %v", edits, rules, summaries)
@@ -77,7 +77,7 @@ func TestManyScatteredPeersAreGathered(t *testing.T) {
 	}
 	rules := 0
 	for _, s := range summaries {
-		rules += s.RulesAdded
+		rules += int(s.RulesAdded)
 	}
 	if edits := settledEdits(summaries); edits != vms/2 || rules != 1 {
 		t.Errorf("%d edits of interfaces and %d rules for %d peers: %v", edits, rules, vms/2, summaries)

@@ -44,7 +44,7 @@ func (e *emitter) description(g *form.Group, r cloud.Rule) string {
 	if g == nil || g.Class.Gathers || g.Class.State != Guarded {
 		return signs.Description("", "", 0)
 	}
-	_, then, known := e.r.design.Addresses(r.Peer, g.Class.Network)
+	then, known := e.r.design.Addresses(r.Peer, g.Class.Network)
 	asking := slices.DeleteFunc(saying(g.Class, intent.Allow, trafficOf(r)), func(b *intent.Bound) bool {
 		return known && !then.Empty() && !e.r.region.PeerAddrs(b, g.Class.Network).Overlaps(then)
 	})

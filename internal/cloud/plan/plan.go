@@ -104,28 +104,6 @@ type Plan struct {
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 
-// Summary counts what a plan does.
-type Summary struct {
-	GroupsCreated int `json:"groupsCreated"`
-	GroupsChanged int `json:"groupsChanged"`
-	GroupsDeleted int `json:"groupsDeleted"`
-	RulesAdded    int `json:"rulesAdded"`
-	RulesRemoved  int `json:"rulesRemoved"`
-	// RulesReplaced counts rules that are turned into others in place; they count as neither added
-	// nor removed.
-	RulesReplaced int `json:"rulesReplaced"`
-	// Interfaces is the number of interfaces whose groups are set; InterfaceEdits the number of
-	// calls for it.
-	Interfaces     int `json:"interfaces"`
-	InterfaceEdits int `json:"interfaceEdits"`
-	// Tagged counts the objects whose tags are set or removed.
-	Tagged int `json:"tagged"`
-	// Steps is the number of operations. An adapter needs one mutating call for most of them, two
-	// for rule changes of both directions and for the creation of a group whose default rules have
-	// to go.
-	Steps int `json:"steps"`
-}
-
 func (s Step) tagsInterfaces() bool {
 	return (s.Op.Kind == cloud.OpTag || s.Op.Kind == cloud.OpUntag) && s.Op.Target != s.Network && s.Op.Group.Name == ""
 }

@@ -1,10 +1,19 @@
 package plan
 
-import "github.com/nephele-io/nephele/internal/cloud"
+import (
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// Summary counts what a plan does. Rules that are turned into others in place count as neither
+// added nor removed, and Tagged counts the objects whose tags are set or removed. An adapter needs
+// one mutating call for most steps, two for rule changes of both directions and for the creation of
+// a group whose default rules have to go.
+type Summary = analysis.PlanSummary
 
 // Summary counts what the plan does.
 func (p Plan) Summary() Summary {
-	s := Summary{Steps: len(p.Steps)}
+	s := Summary{Steps: int32(len(p.Steps))}
 	changed, interfaces := map[string]bool{}, map[string]bool{}
 	created := map[string]bool{}
 	for _, st := range p.Steps {
@@ -17,17 +26,17 @@ func (p Plan) Summary() Summary {
 		case cloud.OpDeleteGroup:
 			s.GroupsDeleted++
 		case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpSetRules:
-			s.RulesAdded += len(op.Added())
-			s.RulesRemoved += len(op.Removed())
+			s.RulesAdded += int32(len(op.Added()))
+			s.RulesRemoved += int32(len(op.Removed()))
 			changed[object] = true
 		case cloud.OpReplaceRules:
-			s.RulesReplaced += len(op.Rules)
+			s.RulesReplaced += int32(len(op.Rules))
 			changed[object] = true
 		case cloud.OpSetInterfaceGroups:
 			s.InterfaceEdits++
 			interfaces[object] = true
 		case cloud.OpTag, cloud.OpUntag:
-			s.Tagged += len(op.Subjects())
+			s.Tagged += int32(len(op.Subjects()))
 		}
 	}
 	for object := range changed {
@@ -35,6 +44,6 @@ func (p Plan) Summary() Summary {
 			s.GroupsChanged++
 		}
 	}
-	s.Interfaces = len(interfaces)
+	s.Interfaces = int32(len(interfaces))
 	return s
 }

@@ -51,7 +51,7 @@ func TestFullGroupIsEditedInPlace(t *testing.T) {
 			edit.change(&e.History[0].Policies[0].Rules[i])
 		}
 		res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
-		if s := res.Plan.Summary(); s.RulesReplaced != edit.replaced || s.RulesAdded != edit.adds || s.RulesRemoved != edit.adds || s.Steps-s.Tagged != 1 {
+		if s := res.Plan.Summary(); int(s.RulesReplaced) != edit.replaced || int(s.RulesAdded) != edit.adds || int(s.RulesRemoved) != edit.adds || s.Steps-s.Tagged != 1 {
 			t.Errorf("%s: %+v", name, s)
 		}
 		if res := settle(t, e, f, nil); len(res.Refusals) > 0 || !slices.Equal(f.nic(nicID(0)).GroupIDs, group) {

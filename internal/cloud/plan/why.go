@@ -99,7 +99,7 @@ func (e *emitter) becauseOfRules(op cloud.Op, g *form.Group) (policies []*intent
 // narrows reports whether one of the rules means something that the class will not be allowed.
 func (e *emitter) narrows(c *form.Class, rules []cloud.Rule) bool {
 	return slices.ContainsFunc(rules, func(r cloud.Rule) bool {
-		_, then, known := e.r.design.Addresses(r.Peer, c.Network)
+		then, known := e.r.design.Addresses(r.Peer, c.Network)
 		return !known || !c.Want[flow.Index(r.Direction)].Allows(flow.ServiceOf(r.Match), then)
 	})
 }

@@ -11,21 +11,17 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// Addresses returns what a rule's peer means now, and what it will mean; known is false for peers
-// whose members cannot be seen.
-func (s *Designer) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
-	key := form.GroupKey(p)
-	if key == "" {
-		addrs, known := s.Region.Named(p)
-		return addrs, addrs, known
+// Addresses returns what a rule's peer will mean; known is false for peers whose members cannot be
+// seen.
+func (s *Designer) Addresses(p cloud.Peer, view *intent.Network) (then addrset.Set, known bool) {
+	switch key := form.GroupKey(p); {
+	case key == "":
+		return s.Region.Named(p)
+	case p.GroupID != "" && s.Region.Groups[p.GroupID] == nil:
+		return addrset.Set{}, false
+	default:
+		return s.fitter.ThenAddrs(key, view), true
 	}
-	if p.GroupID != "" {
-		if s.Region.Groups[p.GroupID] == nil {
-			return addrset.Set{}, addrset.Set{}, false
-		}
-		now = s.Region.HeldAddrs(p.GroupID, view)
-	}
-	return now, s.fitter.ThenAddrs(key, view), true
 }
 
 // hashOf is the hash of what is the same for a class in the end.

@@ -54,7 +54,7 @@ func (s *Designer) early(holder *cloud.Group, twin cloud.Rule) bool {
 	}
 	i := flow.Index(twin.Direction)
 	return slices.ContainsFunc(s.Guard.Holding[holder.ID], func(n *guard.NIC) bool {
-		_, then, _ := s.Addresses(twin.Peer, n.Network)
+		then, _ := s.Addresses(twin.Peer, n.Network)
 		return n.Restricted()[i] && !s.Region.Actual(n.GroupIDs, n.Network)[i].Allows(flow.ServiceOf(twin.Match), then)
 	})
 }

@@ -64,16 +64,22 @@ func owner(namespace string) string {
 func (p *Policy) leaveOut(np *v1beta2.NetworkPolicy, why *reason.Reason) {
 	p.Problem = why
 	for i := range np.Rules {
-		in := &np.Rules[i]
-		r := &rule{Policy: p, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, Verdict: Drop, AppliedTo: in.AppliedToGroups}
-		if len(r.AppliedTo) == 0 {
-			r.AppliedTo = np.AppliedToGroups
-		}
-		if in.Direction == v1beta2.DirectionOut {
-			r.Direction = cloud.Egress
-		}
+		r, _ := p.unread(&np.Rules[i], np.AppliedToGroups)
 		p.Rules = append(p.Rules, r)
 	}
+}
+
+// unread is a rule of the policy before anything is read of what it matches, and its peer.
+func (p *Policy) unread(in *v1beta2.NetworkPolicyRule, appliedTo []string) (*rule, v1beta2.NetworkPolicyPeer) {
+	r := &rule{Policy: p, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, Verdict: Drop, AppliedTo: in.AppliedToGroups}
+	if len(r.AppliedTo) == 0 {
+		r.AppliedTo = appliedTo
+	}
+	if in.Direction == v1beta2.DirectionOut {
+		r.Direction = cloud.Egress
+		return r, in.To
+	}
+	return r, in.From
 }
 
 // Head reads what identifies a policy and orders it among others.
@@ -103,14 +109,7 @@ func (p *Policy) parseRules(np *v1beta2.NetworkPolicy, lower capability) {
 }
 
 func (p parser) rule(in *v1beta2.NetworkPolicyRule, appliedTo []string) *rule {
-	r := &rule{Policy: p.Policy, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, Verdict: Drop, AppliedTo: in.AppliedToGroups}
-	if len(r.AppliedTo) == 0 {
-		r.AppliedTo = appliedTo
-	}
-	peer := in.From
-	if in.Direction == v1beta2.DirectionOut {
-		r.Direction, peer = cloud.Egress, in.To
-	}
+	r, peer := p.unread(in, appliedTo)
 	switch {
 	case in.Action == nil:
 		r.Blocks = addrset.All()

@@ -57,7 +57,7 @@ func NewDescriber(s Setting) *Describer {
 // following it.
 func (d *Describer) Describe(p plan.Plan) analysis.PlanDocument {
 	out := analysis.PlanDocument{
-		Account: p.Account, Partial: p.Partial, Summary: summaryOf(p.Summary()), Steps: make([]analysis.PlanStep, 0, len(p.Steps)), GroupNames: map[string]string{},
+		Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]analysis.PlanStep, 0, len(p.Steps)), GroupNames: map[string]string{},
 	}
 	for _, st := range p.Steps {
 		if st.Op.Kind == cloud.OpCreateGroup {
@@ -75,14 +75,6 @@ func (d *Describer) Describe(p plan.Plan) analysis.PlanDocument {
 		out.Steps = append(out.Steps, described)
 	}
 	return out
-}
-
-func summaryOf(s plan.Summary) analysis.PlanSummary {
-	return analysis.PlanSummary{
-		GroupsCreated: int32(s.GroupsCreated), GroupsChanged: int32(s.GroupsChanged), GroupsDeleted: int32(s.GroupsDeleted),
-		RulesAdded: int32(s.RulesAdded), RulesRemoved: int32(s.RulesRemoved), RulesReplaced: int32(s.RulesReplaced),
-		Interfaces: int32(s.Interfaces), InterfaceEdits: int32(s.InterfaceEdits), Tagged: int32(s.Tagged), Steps: int32(s.Steps),
-	}
 }
 
 func (d *Describer) step(st plan.Step) analysis.PlanStep {

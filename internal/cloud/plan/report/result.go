@@ -246,23 +246,23 @@ func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 
 // drift lists what others changed on interfaces that we hold and groups that we own.
 func (s *reporter) drift() (out []Drift) {
-	tell := func(object string, kept bool, what reason.Code, objects ...string) {
-		out = append(out, Drift{Region: s.region.Snap.Region, Object: object, Why: reason.Why(what, objects...), Kept: kept})
+	tell := func(object string, kept bool, why *reason.Reason) {
+		out = append(out, Drift{Region: s.region.Snap.Region, Object: object, Why: why, Kept: kept})
 	}
 	lost := map[string]bool{}
 	cut := s.unrecognized()
 	for _, n := range s.guard.NICs {
 		if why := cut(n); why != nil {
-			out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: why})
+			tell(n.ID, false, why)
 		}
 		if n.Record.Unproven != nil {
-			out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: n.Record.Unproven, Kept: true})
+			tell(n.ID, true, n.Record.Unproven)
 			continue
 		}
 		if extra := s.region.PutInto(n.NIC); len(extra) > 0 {
-			tell(n.ID, false, reason.PutInto, extra...)
+			tell(n.ID, false, reason.Why(reason.PutInto, extra...))
 			if pause := s.pauses(n, extra); pause != nil && n.Frozen() == nil {
-				out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: pause})
+				tell(n.ID, false, pause)
 			}
 		}
 		if !n.Record.Exists() || n.Alien != nil || n.State() != guard.Guarded {
@@ -272,13 +272,13 @@ func (s *reporter) drift() (out []Drift) {
 		for _, id := range n.Groups.Foreign {
 			if g := s.region.Groups[id]; !slices.Contains(n.Record.Groups, id) && s.region.LostTags(g) {
 				if ours++; !lost[id] {
-					tell(id, false, reason.TagsChanged, g.Name)
+					tell(id, false, reason.Why(reason.TagsChanged, g.Name))
 				}
 				lost[id] = true
 			}
 		}
 		if ours == 0 && !slices.Equal(n.Groups.Foreign, n.Record.Groups) {
-			tell(n.ID, false, reason.TakenOut)
+			tell(n.ID, false, reason.Why(reason.TakenOut))
 		}
 	}
 	for i := range s.region.Snap.Groups {
@@ -289,7 +289,7 @@ func (s *reporter) drift() (out []Drift) {
 		wanted := s.design.ByKey[g.ID]
 		for _, r := range g.Rules {
 			if !signs.Ours(r.Description) && (wanted == nil || !slices.Contains(wanted.Rules, r.Key())) {
-				tell(g.ID, s.region.Pinned[g.ID], reason.RuleAdded, r.Key().String())
+				tell(g.ID, s.region.Pinned[g.ID], reason.Why(reason.RuleAdded, r.Key().String()))
 			}
 		}
 	}
