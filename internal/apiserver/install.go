@@ -13,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/api/system/v1beta1"
+	"github.com/nephele-io/nephele/internal/apiserver/bundle"
 	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/apiserver/nodecertificates"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
@@ -55,9 +56,9 @@ func served(o Options, g gate) map[schema.GroupVersion]map[string]rest.Storage {
 		out[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)
 	}
 	if o.Bundle != nil {
-		b := newBundles(o)
+		b := bundle.New(o.Bundle, o.Certificate.Clock(), o.Logger)
 		out[v1beta1.GroupVersion()]["supportbundles"] = b
-		out[v1beta1.GroupVersion()]["supportbundles/download"] = &bundleDownload{b.Resource, b}
+		out[v1beta1.GroupVersion()]["supportbundles/download"] = b.Download()
 	}
 	if o.Reviews != nil {
 		out[analysis.GroupVersion()] = newReviews(o, g)

@@ -29,6 +29,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/nephele-io/nephele/internal/apiserver/bundle"
 	"github.com/nephele-io/nephele/internal/apiserver/groups"
 	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/apiserver/roster"
@@ -75,7 +76,7 @@ type Options struct {
 	// EgressGroups are which Pods Egresses apply to; nil serves none.
 	EgressGroups EgressGroups
 	// Bundle makes support bundles; nil serves none.
-	Bundle Bundle
+	Bundle bundle.Write
 	// Enforcers says for which enforcers a caller may act; empty means OwnKey.
 	Enforcers EnforcerAccess
 	// Version of the controller, the Pod and the Node that it runs in, and the Service that leads

@@ -24,6 +24,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/bundle"
 	"github.com/nephele-io/nephele/internal/apiserver/limits"
 	"github.com/nephele-io/nephele/internal/apiserver/roster"
 	"github.com/nephele-io/nephele/internal/apiserver/serving"
@@ -62,7 +63,7 @@ type world struct {
 	// dialled are the connections of all clients.
 	mu      sync.Mutex
 	dialled []net.Conn
-	bundle  apiserver.Bundle
+	bundle  bundle.Write
 	pods    *roster.Index
 	egress  apiserver.EgressGroups
 }

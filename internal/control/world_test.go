@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/control/trim"
 )
 
 // testWorld is a Controller whose rounds and workers the test turns by hand: no goroutines, no
@@ -33,7 +34,7 @@ type testWorld struct {
 	clock  *clocktesting.FakeClock
 	events *recordedEvents
 	// trimmer makes objects what informers hold.
-	trimmer *Trimmer
+	trimmer *trim.Trimmer
 }
 
 // recordedEvents keeps Events as "type reason: note".
@@ -108,7 +109,7 @@ func newTestWorld(t *testing.T) *testWorld {
 		&v1beta1.NetworkPolicy{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.Group{}, &v1beta1.ClusterGroup{},
 		&adminv1.AdminNetworkPolicy{}, &adminv1.BaselineAdminNetworkPolicy{}, &adminv2.ClusterNetworkPolicy{},
 	).Build()
-	w := &testWorld{t: t, api: api, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), events: &recordedEvents{}, trimmer: NewTrimmer()}
+	w := &testWorld{t: t, api: api, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), events: &recordedEvents{}, trimmer: trim.NewTrimmer()}
 	c, err := New(Options{
 		Informers: &handInformers{scheme: s, informers: map[string]*controllertest.FakeInformer{}, held: map[string]bool{}}, Client: api,
 		Recorder: w.events, Clock: w.clock, Logger: testr.New(t),

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/nephele-io/nephele/internal/apiserver"
+	supportbundle "github.com/nephele-io/nephele/internal/apiserver/bundle"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/support"
 )
@@ -27,7 +27,7 @@ const bundleBytes = 32 << 20
 
 // bundle makes support bundles of what this process knows: objects as it may read them, what it has
 // computed, its metrics, its goroutines and its memory, and its log where that is in files.
-func bundle(objects client.Reader, store *watchstore.Store, clk clock.PassiveClock, o Options) apiserver.Bundle {
+func bundle(objects client.Reader, store *watchstore.Store, clk clock.PassiveClock, o Options) supportbundle.Write {
 	return func(ctx context.Context, w io.Writer, since time.Time) error {
 		sources := []support.Source{
 			{Name: "version.txt", Read: written(func(w io.Writer) error { _, err := fmt.Fprintln(w, o.Version); return err })},

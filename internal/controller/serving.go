@@ -18,7 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nephele-io/nephele/internal/apiserver/serving"
-	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/control/trim"
 )
 
 // scrapes is how many requests for metrics are answered at a time.
@@ -26,7 +26,7 @@ const scrapes = 8
 
 // cacheOptions limits what is watched.
 func cacheOptions(o Options) cache.Options {
-	out := cache.Options{DefaultTransform: control.NewTrimmer().Trim}
+	out := cache.Options{DefaultTransform: trim.NewTrimmer().Trim}
 	if len(o.SecretNamespaces) > 0 {
 		namespaces := map[string]cache.Config{}
 		for _, ns := range o.SecretNamespaces {

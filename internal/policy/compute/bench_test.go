@@ -27,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/control/trim"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
@@ -171,7 +172,7 @@ func changes(s *policytest.Scale, objects []held) []change {
 			policies = append(policies, i)
 		}
 	}
-	trimmer := control.NewTrimmer()
+	trimmer := trim.NewTrimmer()
 	// far spreads what is changed over all there is.
 	far := func(i int, list []int) int { return list[i/2*7919%len(list)] }
 	update := func(before, after held, back bool) func(toolscache.ResourceEventHandler) {

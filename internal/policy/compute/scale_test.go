@@ -15,7 +15,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/control/trim"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 )
@@ -30,14 +30,14 @@ type held struct {
 // so that no two share anything, and with what nobody reads taken away.
 func decoded(s *policytest.Scale) []held {
 	out := make([]held, len(s.Objects))
-	trimmer := control.NewTrimmer()
+	trimmer := trim.NewTrimmer()
 	for i, o := range s.Objects {
 		out[i] = trimmed(trimmer, apiObject(o, i))
 	}
 	return out
 }
 
-func trimmed(t *control.Trimmer, o client.Object) held {
+func trimmed(t *trim.Trimmer, o client.Object) held {
 	left, err := t.Trim(o)
 	if err != nil {
 		panic(err)

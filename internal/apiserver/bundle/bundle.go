@@ -1,4 +1,4 @@
-package apiserver
+package bundle
 
 import (
 	"bytes"
@@ -24,9 +24,9 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
-// Bundle writes a support bundle, a tar.gz; lines of logs before since are left out unless it is
+// Write writes a support bundle, a tar.gz; lines of logs before since are left out unless it is
 // zero. It bounds what it writes.
-type Bundle func(ctx context.Context, w io.Writer, since time.Time) error
+type Write func(ctx context.Context, w io.Writer, since time.Time) error
 
 const (
 	// bundleStays is for how long a bundle can be downloaded, as with Antrea.
@@ -35,11 +35,11 @@ const (
 	bundleType = "application/tar+gz"
 )
 
-// bundles serves the one SupportBundle of the controller. One is made at a time, and one is kept,
+// Storage serves the one SupportBundle of the controller. One is made at a time, and one is kept,
 // in memory.
-type bundles struct {
+type Storage struct {
 	storage.Resource
-	write Bundle
+	write Write
 	clock clock.WithTicker
 	log   logr.Logger
 
@@ -53,9 +53,9 @@ type bundles struct {
 }
 
 var (
-	_ rest.Getter          = (*bundles)(nil)
-	_ rest.Creater         = (*bundles)(nil)
-	_ rest.GracefulDeleter = (*bundles)(nil)
+	_ rest.Getter          = (*Storage)(nil)
+	_ rest.Creater         = (*Storage)(nil)
+	_ rest.GracefulDeleter = (*Storage)(nil)
 )
 
 func supportBundles() schema.GroupResource {
@@ -64,10 +64,14 @@ func supportBundles() schema.GroupResource {
 
 func newBundle() runtime.Object { return &v1beta1.SupportBundle{} }
 
-func newBundles(o Options) *bundles {
-	return &bundles{Resource: storage.New(supportBundles(), "supportbundle", false, newBundle),
-		write: o.Bundle, clock: o.Certificate.Clock(), log: o.Logger, now: noBundle(), end: func() {}}
+// New returns a Storage that has bundles written with write.
+func New(write Write, clk clock.WithTicker, log logr.Logger) *Storage {
+	return &Storage{Resource: storage.New(supportBundles(), "supportbundle", false, newBundle),
+		write: write, clock: clk, log: log, now: noBundle(), end: func() {}}
 }
+
+// Download is the storage of the bundle itself, for the subresource download.
+func (b *Storage) Download() rest.Storage { return &bundleDownload{b.Resource, b} }
 
 // noBundle is what there is before anybody has asked.
 func noBundle() *v1beta1.SupportBundle {
@@ -75,7 +79,7 @@ func noBundle() *v1beta1.SupportBundle {
 }
 
 // Create implements rest.Creater: it starts to make a bundle, in place of the one that there is.
-func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (b *Storage) Create(_ context.Context, object runtime.Object, _ rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	asked, ok := object.(*v1beta1.SupportBundle)
 	switch {
 	case !ok:
@@ -93,7 +97,7 @@ func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.Valida
 	}
 	would := noBundle()
 	would.Since, would.Status = asked.Since, v1beta1.SupportBundleCollecting
-	if dryRun(options) {
+	if options != nil && len(options.DryRun) > 0 {
 		return would, nil
 	}
 	b.mu.Lock()
@@ -117,7 +121,7 @@ func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.Valida
 }
 
 // serve makes a bundle and keeps it until ctx ends or its time is over.
-func (b *bundles) serve(ctx context.Context, asked string, since time.Time) {
+func (b *Storage) serve(ctx context.Context, asked string, since time.Time) {
 	var packed bytes.Buffer
 	var err error
 	if fault := recovered.Do(func() { err = b.write(ctx, &packed, since) }); fault != nil {
@@ -147,7 +151,7 @@ func (b *bundles) serve(ctx context.Context, asked string, since time.Time) {
 }
 
 // replace says how far the bundle is, unless ctx has ended: then another one counts.
-func (b *bundles) replace(ctx context.Context, now *v1beta1.SupportBundle, packed []byte) bool {
+func (b *Storage) replace(ctx context.Context, now *v1beta1.SupportBundle, packed []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ctx.Err() != nil {
@@ -162,7 +166,7 @@ func (b *bundles) replace(ctx context.Context, now *v1beta1.SupportBundle, packe
 }
 
 // Get implements rest.Getter.
-func (b *bundles) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+func (b *Storage) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	if name != v1beta1.ControllerBundleName {
 		return nil, apierrors.NewNotFound(b.Group, name)
 	}
@@ -172,7 +176,7 @@ func (b *bundles) Get(_ context.Context, name string, _ *metav1.GetOptions) (run
 }
 
 // Delete implements rest.GracefulDeleter: it forgets the bundle, or ends its making.
-func (b *bundles) Delete(_ context.Context, name string, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (b *Storage) Delete(_ context.Context, name string, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	if name != v1beta1.ControllerBundleName {
 		return nil, false, apierrors.NewNotFound(b.Group, name)
 	}
@@ -186,7 +190,7 @@ func (b *bundles) Delete(_ context.Context, name string, _ rest.ValidateObjectFu
 }
 
 // Destroy implements rest.Storage: nothing is made any more.
-func (b *bundles) Destroy() {
+func (b *Storage) Destroy() {
 	b.mu.Lock()
 	b.end()
 	ended := b.ended
@@ -199,7 +203,7 @@ func (b *bundles) Destroy() {
 // bundleDownload serves the bundle itself.
 type bundleDownload struct {
 	storage.Resource
-	of *bundles
+	of *Storage
 }
 
 var (
