@@ -54,23 +54,3 @@ func TestNothingIsSilent(t *testing.T) {
 		}
 	}
 }
-
-// TestNamespaceLabel: whatever a manifest says, a Namespace has the label with its own name, as the
-// API server sets it.
-func TestNamespaceLabel(t *testing.T) {
-	const input = `
-{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {kubernetes.io/metadata.name: b}}}
----
-{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: a}, spec: {nodeName: n1}, status: {podIPs: [{ip: 10.0.0.1}]}}
----
-{apiVersion: crd.antrea.io/v1beta1, kind: ClusterNetworkPolicy, metadata: {name: p}, spec: {priority: 1,
- appliedTo: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}}]}}
-`
-	for name, members := range map[string]int{"a": 1, "b": 0} {
-		r := nephele(t, strings.Replace(input, "NAME", name, 1), "policy", "compute", "-f", "-")
-		groups := maps(decodeRaw(t, r.stdout), "appliedtogroups")
-		if r.code != ExitDone || len(groups) != 1 || len(maps(groups[0], "groupMembers")) != members {
-			t.Errorf("%s: %d %s %v, want %d members", name, r.code, r.err, groups, members)
-		}
-	}
-}

@@ -21,7 +21,7 @@ func TestPlanWarnsOfPolicies(t *testing.T) {
 		"peers":           {"{ipBlock: {cidr: 10.0.0.0/8}}", "{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: wbe}}}", "PeerNobody", `nephe.antrea.io/tag-app is never "wbe"; did you mean web?`},
 		"what it selects": {"tag-app: web", "tag-app: wbe", "SelectsNobody", `spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; nephe.antrea.io/tag-app is never "wbe"; did you mean web?`},
 	} {
-		got := previewtest.Answer(t, previewtest.SmallShop, "eu-west-1", strings.Replace(previewtest.SmallShopManifests, c.from, c.to, 1))
+		got := previewtest.Answer(t, previewtest.SmallShop, strings.Replace(previewtest.SmallShopManifests, c.from, c.to, 1))
 		if len(got.Warnings) != len(got.WarningReasons) {
 			t.Fatalf("%s: %s", name, previewtest.JSON(got))
 		}
@@ -65,7 +65,7 @@ spec:
 			[]string{"NeverMatches " + web + "through all",
 				`TakesPrecedence AntreaClusterNetworkPolicy through: the rule "all" (Pass) skips the rule "web" (Allow) of AntreaNetworkPolicy vms/web on vm/`}},
 	} {
-		got := previewtest.Answer(t, previewtest.SmallShop, "eu-west-1", previewtest.SmallShopManifests+c.more)
+		got := previewtest.Answer(t, previewtest.SmallShop, previewtest.SmallShopManifests+c.more)
 		var found []string
 		for i, w := range got.Warnings {
 			if reason := preview.WarningReason(got.WarningReasons[i]); reason == preview.WarnNeverMatches || reason == preview.WarnTakesPrecedence {

@@ -1,9 +1,16 @@
 package previewtest
 
 import (
+	"context"
 	"testing"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 )
 
@@ -55,12 +62,23 @@ spec:
   - {name: web, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 80}]}
 `
 
-// Answer is what "nephele plan" answers about manifests and an account that a description in YAML
-// has.
-func Answer(t testing.TB, estate, region, manifests string) analysis.PlanAnswer {
+// Answer is what "nephele plan" answers about manifests and accounts that a description in YAML has.
+func Answer(t testing.TB, description, manifests string) analysis.PlanAnswer {
 	t.Helper()
-	provider := AWS(t, Simulated(t, estatetest.Parse(t, estate), 0), region)
-	p := Planner(t, provider, manifests)
+	return AnswerIn(t, Simulated(t, estatetest.Parse(t, description), 0), manifests)
+}
+
+// AnswerIn is what "nephele plan" answers about manifests and a simulated cloud as it is now. Each
+// account is read as its manifest says: in its region, and with its quotas.
+func AnswerIn(t testing.TB, server *sim.Server, manifests string) analysis.PlanAnswer {
+	t.Helper()
+	p := Planner(t, nil, manifests)
+	p.Open = func(_ context.Context, a *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
+		return aws.New(aws.Config{
+			Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
+			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: controller.LimitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "test",
+		})
+	}
 	planned, err := p.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package cli
+package controller_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +23,6 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
@@ -31,6 +31,8 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/explain/input"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
@@ -124,9 +126,17 @@ func (j *bothLoops) start() {
 	}
 	j.inv = inventory.New(inventory.Options{Client: j.api, Secrets: j.api, Events: noEvents{}, Clouds: map[cloudv1.CloudProvider]accountspec.Open{row.Kind: open}})
 	j.reconcile()
-	in, err := source.Inputs(j.Context(), j.api)
-	if err != nil {
-		j.Fatal(err)
+	in := &preview.Inputs{Objects: input.Objects{At: time.Now()}}
+	for _, k := range kinds.Of(kinds.Explained) {
+		list := k.NewList()
+		if err := j.api.List(j.Context(), list); err != nil {
+			j.Fatal(err)
+		}
+		objects, err := meta.ExtractList(list)
+		if err != nil {
+			j.Fatal(err)
+		}
+		in.Objects.Add(objects...)
 	}
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(preview.Compute(in).Computed.Delta))
