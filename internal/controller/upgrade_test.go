@@ -270,7 +270,7 @@ func TestUpgradeKeepsEverythingEnforced(t *testing.T) {
 	same("others")
 	j.stop()
 
-	// The tenant of old changes his policy; nobody has frozen the VM.
+	// The tenant of old changes his policy; the VM is not frozen.
 	var policy v1beta1.NetworkPolicy
 	if err := j.api.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "ssh"}, &policy); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
-// TestUpstreamTiers: of the tiers of the upstream kinds among the others, each policy decides one port more than those
-// before it leave open.
+// TestUpstreamTiers: of the tiers of the upstream kinds among the others, each policy decides one
+// port more than those before it leave open.
 func TestUpstreamTiers(t *testing.T) {
 	antrea := func(name, tier, action string, ports string) string {
 		return fmt.Sprintf("---\n{apiVersion: crd.antrea.io/v1beta1, kind: ClusterNetworkPolicy, metadata: {name: %s}, spec: {tier: %s, priority: 1, "+

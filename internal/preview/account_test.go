@@ -16,8 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 )
 
-// TestPlanAllowsFailsafe: what is always allowed does not close, and its rules are marked. A warning
-// about access that closes names the groups that give it today, and machines by their names.
+// TestPlanAllowsFailsafe: what is always allowed does not close, and its rules are marked. A
+// warning about access that closes names the groups that give it today, and machines by their
+// names.
 func TestPlanAllowsFailsafe(t *testing.T) {
 	closes := func(a analysis.AccountPlan) bool {
 		return slices.ContainsFunc(a.ReachabilityTold, func(c analysis.ToldChange) bool { return !c.Opens && strings.Contains(c.Text, "tcp 22 from") })
@@ -91,8 +92,8 @@ func TestPlanTellsOfDependents(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutOneAccount: an account that cannot be read is told, and the others are planned
-// for.
+// TestPlanWithoutOneAccount: the plan names an account that cannot be read, and the others are
+// planned for.
 func TestPlanWithoutOneAccount(t *testing.T) {
 	provider := previewtest.AWS(t, previewtest.Simulated(t, estatetest.Parse(t, previewtest.SmallShop), 0), "eu-west-1")
 	p := previewtest.Planner(t, provider, previewtest.SmallShopManifests+

@@ -113,7 +113,8 @@ func TestPlanKnowsModes(t *testing.T) {
 // TestPlanKnowsGrants: what an account does not grant is not planned for, and a warning says how to
 // grant it.
 func TestPlanKnowsGrants(t *testing.T) {
-	// foreign is the shop with the account in a namespace of its own, whose specification says more.
+	// foreign is the shop with the account in a namespace of its own, whose specification says
+	// more.
 	foreign := func(more string) string {
 		s := strings.Replace(accountSays(more), "{name: a, namespace: vms}", "{name: a, namespace: owner}", 1)
 		return strings.Replace(s, "accountNamespace: vms", "accountNamespace: owner", 1)

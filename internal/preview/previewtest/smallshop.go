@@ -62,7 +62,8 @@ spec:
   - {name: web, action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 80}]}
 `
 
-// Answer is what "nephele plan" answers about manifests and accounts that a description in YAML has.
+// Answer is what "nephele plan" answers about manifests and accounts that a description in YAML
+// has.
 func Answer(t testing.TB, description, manifests string) analysis.PlanAnswer {
 	t.Helper()
 	return AnswerIn(t, Simulated(t, estatetest.Parse(t, description), 0), manifests)
