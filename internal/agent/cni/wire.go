@@ -252,7 +252,9 @@ func exchange(conn net.Conn, path string, body []byte) (status int, answer []byt
 	if err != nil {
 		return 0, nil, fmt.Errorf("read the answer: %w", err)
 	}
-	if n, _ := fmt.Sscanf(line, "HTTP/1.%1d %3d", new(int), &status); n != 2 {
+	version, rest, _ := strings.Cut(line, " ")
+	code, _, _ := strings.Cut(rest, " ")
+	if status, err = strconv.Atoi(code); err != nil || len(code) != 3 || !strings.HasPrefix(version, "HTTP/1.") {
 		return 0, nil, fmt.Errorf("answer %q: want a status line of HTTP/1", cut(line))
 	}
 	fields, err := head.ReadMIMEHeader()
