@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
 
 func readFile(t *testing.T, path string) string {
@@ -27,38 +29,10 @@ func maps(o map[string]any, field string) []map[string]any {
 	return out
 }
 
-const twoVMs = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: vms}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: web, namespace: vms, labels: {role: web}}
-spec: {externalNode: cloud-a, endpoints: [{ip: 10.0.1.1}, {ip: 52.0.0.1}]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: db, namespace: vms, labels: {role: db, nephe.antrea.io/cloud-vm-name: primary-db}}
-spec: {externalNode: cloud-b, endpoints: [{ip: 10.0.2.1}], ports: [{name: sql, port: 5432}]}
----
-apiVersion: crd.antrea.io/v1beta1
-kind: NetworkPolicy
-metadata: {name: db, namespace: vms}
-spec:
-  priority: 5
-  appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}]
-  ingress:
-  - name: web
-    action: Allow
-    from: [{externalEntitySelector: {matchLabels: {role: web}}}]
-    ports: [{port: 5432}]
-`
-
 // TestComputeCommand: the output has the policies in both forms, and with --node what a watch with
 // that key is given.
 func TestComputeCommand(t *testing.T) {
-	input := file(t, "in.yaml", twoVMs)
+	input := file(t, "in.yaml", previewtest.TwoVMs)
 	for key, policies := range map[string]int{"cloud-b": 1, "cloud-a": 0} {
 		r := nephele(t, "", "policy", "compute", "-f", input, "--node", key)
 		if o := decodeRaw(t, r.stdout); r.code != ExitDone || len(maps(o, "networkpolicies")) != policies {
@@ -156,7 +130,7 @@ func TestManifestForms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("a.yaml", twoVMs)
+	write("a.yaml", previewtest.TwoVMs)
 	write(
 		"b.json",
 		"{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t\t{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"other\"}}\n\t]\n}\n",
@@ -181,7 +155,7 @@ func TestManifestForms(t *testing.T) {
 func TestRefusedObjectsAreLeftOut(t *testing.T) {
 	r := nephele(
 		t,
-		twoVMs+"---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: bad, namespace: vms}\nspec: {priority: 0.5, appliedTo: [{podSelector: {}}]}\n",
+		previewtest.TwoVMs+"---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: bad, namespace: vms}\nspec: {priority: 0.5, appliedTo: [{podSelector: {}}]}\n",
 		"policy",
 		"compute",
 		"-f",

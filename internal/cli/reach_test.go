@@ -7,42 +7,9 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/preview/previewtest"
 	"github.com/nephele-io/nephele/internal/reach"
 )
-
-// reachInventory is the example's machines with what an account says of them.
-const reachInventory = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: shop}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudProviderAccount
-metadata: {name: prod, namespace: shop}
-spec:
-  awsConfig: {region: [eu-west-1], secretRef: {name: s, namespace: shop, key: k}}
-  failsafe:
-  - {direction: Ingress, protocol: TCP, port: 2222, cidrs: [192.0.2.0/24]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: virtualmachine-i-1, namespace: shop, labels: {app: web, nephe.antrea.io/cloud-vm-name: web-1, nephe.antrea.io/cloud-vm-uid: i-1}}
-spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.10}, {ip: 203.0.113.80}]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: virtualmachine-i-2, namespace: shop, labels: {app: db, nephe.antrea.io/cloud-vm-name: db-1, nephe.antrea.io/cloud-vm-uid: i-2}}
-spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.20}]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: virtualmachine-i-3, namespace: shop, labels: {app: batch, nephe.antrea.io/cloud-vm-name: batch-1, nephe.antrea.io/cloud-vm-uid: i-3}}
-spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.30}]}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: VirtualMachine
-metadata: {name: i-2, namespace: shop}
-`
 
 func rows(out string) []string {
 	var list []string
@@ -53,7 +20,7 @@ func rows(out string) []string {
 }
 
 func TestReachTable(t *testing.T) {
-	inventory := file(t, "inventory.yaml", reachInventory)
+	inventory := file(t, "inventory.yaml", previewtest.ShopInventory)
 	ask := func(args ...string) ran {
 		return nephele(t, "", append([]string{"reach", "-f", examplePolicies, "-f", inventory}, args...)...)
 	}
@@ -123,7 +90,7 @@ func TestReachTable(t *testing.T) {
 // TestReachOfSuspendedMachines: under break-glass the policies of a machine do not count, unless it
 // is asked what they mean.
 func TestReachOfSuspendedMachines(t *testing.T) {
-	inventory := file(t, "inventory.yaml", strings.Replace(reachInventory, "metadata: {name: i-2, namespace: shop}",
+	inventory := file(t, "inventory.yaml", strings.Replace(previewtest.ShopInventory, "metadata: {name: i-2, namespace: shop}",
 		"metadata: {name: i-2, namespace: shop, annotations: {nephele.io/break-glass: fire}}", 1))
 	ask := func(args ...string) []string {
 		r := nephele(t, "", append([]string{"reach", "-f", examplePolicies, "-f", inventory, "--from", "203.0.113.5", "--to", "shop/db-1", "--port", "22"}, args...)...)
@@ -138,7 +105,7 @@ func TestReachOfSuspendedMachines(t *testing.T) {
 }
 
 func TestRulesOfAMachine(t *testing.T) {
-	inventory := file(t, "inventory.yaml", reachInventory)
+	inventory := file(t, "inventory.yaml", previewtest.ShopInventory)
 	early := file(t, "early.yaml", `
 apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy
@@ -183,7 +150,7 @@ spec:
 // TestReachGrouped: which class reaches which, as a table, as a graph and as values; and a question
 // that it refuses.
 func TestReachGrouped(t *testing.T) {
-	inventory := file(t, "inventory.yaml", reachInventory)
+	inventory := file(t, "inventory.yaml", previewtest.ShopInventory)
 	ask := func(args ...string) ran {
 		return nephele(t, "", append([]string{"reach", "-f", examplePolicies, "-f", inventory, "--grouped"}, args...)...)
 	}

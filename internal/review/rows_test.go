@@ -15,40 +15,6 @@ import (
 	"github.com/nephele-io/nephele/internal/review"
 )
 
-// reachInventory is the example's machines with what an account says of them.
-const reachInventory = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: shop}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudProviderAccount
-metadata: {name: prod, namespace: shop}
-spec:
-  awsConfig: {region: [eu-west-1], secretRef: {name: s, namespace: shop, key: k}}
-  failsafe:
-  - {direction: Ingress, protocol: TCP, port: 2222, cidrs: [192.0.2.0/24]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: virtualmachine-i-1, namespace: shop, labels: {app: web, nephe.antrea.io/cloud-vm-name: web-1, nephe.antrea.io/cloud-vm-uid: i-1}}
-spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.10}, {ip: 203.0.113.80}]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: virtualmachine-i-2, namespace: shop, labels: {app: db, nephe.antrea.io/cloud-vm-name: db-1, nephe.antrea.io/cloud-vm-uid: i-2}}
-spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.20}]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: virtualmachine-i-3, namespace: shop, labels: {app: batch, nephe.antrea.io/cloud-vm-name: batch-1, nephe.antrea.io/cloud-vm-uid: i-3}}
-spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.30}]}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: VirtualMachine
-metadata: {name: i-2, namespace: shop}
-`
-
 // exampleWorld is the machines of an inventory under the policies of the example, and more.
 func exampleWorld(t *testing.T, inventory string, asEnforced bool, more ...string) *explain.World {
 	t.Helper()
@@ -99,7 +65,7 @@ func rowsAsText(t *testing.T, w *explain.World, spec v1alpha1.ReachReviewSpec) (
 // TestReachRows: each question about an end has the rows of the ends that reach it, with what
 // decides at both ends.
 func TestReachRows(t *testing.T) {
-	w := exampleWorld(t, reachInventory, false)
+	w := exampleWorld(t, previewtest.ShopInventory, false)
 	for name, c := range map[string]struct {
 		spec v1alpha1.ReachReviewSpec
 		want []string
@@ -132,7 +98,7 @@ func TestReachRows(t *testing.T) {
 // TestReachOfSuspendedMachines: under break-glass the policies of a machine do not count, unless it
 // is asked what they mean.
 func TestReachOfSuspendedMachines(t *testing.T) {
-	inventory := strings.Replace(reachInventory, "metadata: {name: i-2, namespace: shop}", "metadata: {name: i-2, namespace: shop, annotations: {nephele.io/break-glass: fire}}", 1)
+	inventory := strings.Replace(previewtest.ShopInventory, "metadata: {name: i-2, namespace: shop}", "metadata: {name: i-2, namespace: shop, annotations: {nephele.io/break-glass: fire}}", 1)
 	spec := v1alpha1.ReachReviewSpec{From: "203.0.113.5", To: "shop/db-1", Port: "22"}
 	if got := rowsAsText(t, exampleWorld(t, inventory, false), spec); len(got) != 1 || !strings.Contains(got[0], "; tcp 22; Native; ") {
 		t.Errorf("under break-glass: %q", got)
@@ -156,7 +122,7 @@ spec:
   ingress:
   - {name: no-ssh, action: Drop, ports: [{port: 20, endPort: 25}]}
 `
-	w := exampleWorld(t, reachInventory, false, early)
+	w := exampleWorld(t, previewtest.ShopInventory, false, early)
 	got, err := review.Rules(w, v1alpha1.EffectiveRulesSpec{Of: "shop/db-1"})
 	if err != nil || len(got.Endpoints) != 1 {
 		t.Fatalf("%v, %+v", err, got)
@@ -198,7 +164,7 @@ spec:
 // TestReachGrouped: the map of a question has the classes that it is about, and which reaches
 // which.
 func TestReachGrouped(t *testing.T) {
-	got, err := review.Reach(exampleWorld(t, reachInventory, false), v1alpha1.ReachReviewSpec{From: "shop/*", To: "shop/app=db", Grouped: true})
+	got, err := review.Reach(exampleWorld(t, previewtest.ShopInventory, false), v1alpha1.ReachReviewSpec{From: "shop/*", To: "shop/app=db", Grouped: true})
 	if err != nil || got.Map == nil {
 		t.Fatalf("%v, %+v", err, got)
 	}

@@ -171,39 +171,11 @@ func ruleKey(t *testing.T, rule any) string {
 	return r["direction"].(string) + string(rune(priority+10)) + string(raw)
 }
 
-const twoVMs = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: vms}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: web, namespace: vms, labels: {role: web}}
-spec: {externalNode: cloud-a, endpoints: [{ip: 10.0.1.1}, {ip: 52.0.0.1}]}
----
-apiVersion: crd.antrea.io/v1alpha2
-kind: ExternalEntity
-metadata: {name: db, namespace: vms, labels: {role: db, nephe.antrea.io/cloud-vm-name: primary-db}}
-spec: {externalNode: cloud-b, endpoints: [{ip: 10.0.2.1}], ports: [{name: sql, port: 5432}]}
----
-apiVersion: crd.antrea.io/v1beta1
-kind: NetworkPolicy
-metadata: {name: db, namespace: vms}
-spec:
-  priority: 5
-  appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}]
-  ingress:
-  - name: web
-    action: Allow
-    from: [{externalEntitySelector: {matchLabels: {role: web}}}]
-    ports: [{port: 5432}]
-`
-
 // TestComputeForOneKey: with the key of an enforcer the output is what a watch with that key is
 // given.
 func TestComputeForOneKey(t *testing.T) {
 	for key, want := range map[string][3]int{"cloud-b": {1, 1, 1}, "cloud-a": {0, 0, 0}} {
-		out := output(t, twoVMs, key)
+		out := output(t, previewtest.TwoVMs, key)
 		if got := [3]int{len(out.NetworkPolicies), len(out.AddressGroups), len(out.AppliedToGroups)}; got != want || len(out.Span) != 1 {
 			t.Errorf("%s: %v of the span %v, want %v", key, got, out.Span, want)
 		}

@@ -23,6 +23,69 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
+// ShopInventory has the machines of docs/examples/policy-tests, with what an account says of them.
+const ShopInventory = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudProviderAccount
+metadata: {name: prod, namespace: shop}
+spec:
+  awsConfig: {region: [eu-west-1], secretRef: {name: s, namespace: shop, key: k}}
+  failsafe:
+  - {direction: Ingress, protocol: TCP, port: 2222, cidrs: [192.0.2.0/24]}
+---
+apiVersion: crd.antrea.io/v1alpha2
+kind: ExternalEntity
+metadata: {name: virtualmachine-i-1, namespace: shop, labels: {app: web, nephe.antrea.io/cloud-vm-name: web-1, nephe.antrea.io/cloud-vm-uid: i-1}}
+spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.10}, {ip: 203.0.113.80}]}
+---
+apiVersion: crd.antrea.io/v1alpha2
+kind: ExternalEntity
+metadata: {name: virtualmachine-i-2, namespace: shop, labels: {app: db, nephe.antrea.io/cloud-vm-name: db-1, nephe.antrea.io/cloud-vm-uid: i-2}}
+spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.20}]}
+---
+apiVersion: crd.antrea.io/v1alpha2
+kind: ExternalEntity
+metadata: {name: virtualmachine-i-3, namespace: shop, labels: {app: batch, nephe.antrea.io/cloud-vm-name: batch-1, nephe.antrea.io/cloud-vm-uid: i-3}}
+spec: {externalNode: cloud/shop/prod, endpoints: [{ip: 10.1.0.30}]}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: VirtualMachine
+metadata: {name: i-2, namespace: shop}
+`
+
+// TwoVMs are a web server and a database of two accounts, and the policy between them.
+const TwoVMs = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: vms}
+---
+apiVersion: crd.antrea.io/v1alpha2
+kind: ExternalEntity
+metadata: {name: web, namespace: vms, labels: {role: web}}
+spec: {externalNode: cloud-a, endpoints: [{ip: 10.0.1.1}, {ip: 52.0.0.1}]}
+---
+apiVersion: crd.antrea.io/v1alpha2
+kind: ExternalEntity
+metadata: {name: db, namespace: vms, labels: {role: db, nephe.antrea.io/cloud-vm-name: primary-db}}
+spec: {externalNode: cloud-b, endpoints: [{ip: 10.0.2.1}], ports: [{name: sql, port: 5432}]}
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {name: db, namespace: vms}
+spec:
+  priority: 5
+  appliedTo: [{externalEntitySelector: {matchLabels: {role: db}}}]
+  ingress:
+  - name: web
+    action: Allow
+    from: [{externalEntitySelector: {matchLabels: {role: web}}}]
+    ports: [{port: 5432}]
+`
+
 // HybridCloud is where a folder two below the root finds the description of a real account.
 const HybridCloud = "../sim/estate/data/hybrid-cloud"
 
