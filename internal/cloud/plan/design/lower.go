@@ -25,6 +25,7 @@ func (s *Designer) Settle() {
 // lowerClasses turns what the classes must allow into rules and groups. It reports whether
 // something did not fit, so that the design has to be made again.
 func (s *Designer) lowerClasses() (retry bool) {
+	var fitting []*form.Class // which are known to fit: their rules are of use only if all others do
 	for _, c := range s.Classes {
 		switch {
 		case c.State != guard.Guarded:
@@ -32,9 +33,17 @@ func (s *Designer) lowerClasses() (retry bool) {
 			// Peers that its rules name cannot move to other groups as long as that cuts something;
 			// see Stays.
 			s.matcher.fill(c, c.Held())
+		case s.fitter.KnownToFit(form.Demand{Class: c, Want: c.Want}):
+			fitting = append(fitting, c)
 		default:
 			retry = s.lowerClass(c) || retry
 		}
+	}
+	for _, c := range fitting {
+		if retry {
+			break
+		}
+		retry = s.lowerClass(c)
 	}
 	return retry
 }

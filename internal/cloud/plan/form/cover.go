@@ -152,9 +152,10 @@ func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, na
 				out[k].Idle = append(out[k].Idle, c.peer)
 			}
 		}
+		within := s.classesWithin(view, h.All, family)
 		idle := make([]int, 0, len(classes)) // peers are large, and there may be hundreds
 		for i, used := range byClass {
-			if !used || !classes[i].within(h.All, family) {
+			if !used || !within(i) {
 				continue
 			}
 			if _, here := slices.BinarySearch(found[k].used, i); !here {
@@ -168,6 +169,37 @@ func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, na
 	}
 	return out
 }
+
+// classesWithin reports of class candidates whether everything that a reference to them may come to
+// mean in a family is in the set. Many classes allow the same sets, so it is remembered.
+func (s *Fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
+	_, all := s.account.Recall.Set(set)
+	_, of := s.account.Recall.Set(family)
+	known := s.within.Get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
+	return func(class int) bool {
+		if known[class] == unasked {
+			if known[class] = no; s.classCandidates(view)[class].within(set, family) {
+				known[class] = yes
+			}
+		}
+		return known[class] == yes
+	}
+}
+
+// withinKey is a question that classesWithin answers: the numbers of a set and of a family.
+type withinKey struct {
+	view        *intent.Network
+	set, family int
+}
+
+// answer is what is known of a question.
+type answer uint8
+
+const (
+	unasked answer = iota
+	no
+	yes
+)
 
 // nameEverywhere has the addresses that a rule must name for all protocols named for every single
 // service, too, where a group would do: the one rule for all of it covers them, and without that it
@@ -183,9 +215,9 @@ func nameEverywhere(cells []flow.Cell, want flow.Permit) {
 // ones. Classes have no addresses in common.
 func (s *Fitter) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
 	key := coverKey{view: view}
-	addrs, key.all = s.account.Recall.Set(addrs)
-	allowed, key.allowed = s.account.Recall.Set(allowed)
-	family, key.family = s.account.Recall.Set(family)
+	addrs, key.all = s.memo.Set(addrs)
+	allowed, key.allowed = s.memo.Set(allowed)
+	family, key.family = s.memo.Set(family)
 	return s.covers.Get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
 }
 

@@ -165,8 +165,8 @@ func TestFit(t *testing.T) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
 		}
 		_, _, short := d.fitter.Fit(d.web)
-		if fits := d.fitter.Fits(d.web); fits != (short == nil) || fits && !mayFit {
-			t.Errorf("%s: fits %v, may fit %v", name, fits, mayFit)
+		if fits := d.fitter.Fits(d.web); fits != (short == nil) || d.fitter.KnownToFit(d.web) && !fits || fits && !mayFit {
+			t.Errorf("%s: fits %v, known %v, may fit %v", name, fits, d.fitter.KnownToFit(d.web), mayFit)
 		}
 		if again := d.fit(); again != got {
 			t.Errorf("%s: asked again it is %q, was %q", name, again, got)
@@ -174,7 +174,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestFitKnowsNewNames: another attempt names groups as they are called by then.
+// TestFitKnowsNewNames: what fits is remembered for the next attempt, and named as the groups are
+// called by then.
 func TestFitKnowsNewNames(t *testing.T) {
 	w := intenttest.New("web", "x", "a", "b")
 	w.Policy("p", "web", "allow ingress tcp 80 from a b")
@@ -182,10 +183,19 @@ func TestFitKnowsNewNames(t *testing.T) {
 	if got, want := d.fit(), "ingress tcp 80 from ours-a; ingress tcp 80 from ours-b"; got != want {
 		t.Fatalf("got %q, want %q", got, want)
 	}
+	d.fitter.Forget()
+	if !d.fitter.KnownToFit(d.web) {
+		t.Error("a new attempt does not know any more what fits")
+	}
 	d.design.Classes[0].Groups[0].Existing.ID = "ours-new"
 	d.fitter.Forget()
 	if got, want := d.fit(), "ingress tcp 80 from ours-b; ingress tcp 80 from ours-new"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	d.design.Classes[1] = d.class("b x")
+	d.fitter.Forget()
+	if d.fitter.KnownToFit(d.web) {
+		t.Error("for other classes nothing was found out")
 	}
 }
 

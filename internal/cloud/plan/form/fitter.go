@@ -13,12 +13,13 @@ type Fitter struct {
 	region  *intent.Region
 	*Design
 	lower Lowerer
+	memo  *memo
 	memory
 }
 
 // NewFitter is for one design of a region, which it sees as it becomes.
 func NewFitter(r *intent.Region, d *Design, lower Lowerer) *Fitter {
-	return &Fitter{account: r.Account, region: r, Design: d, lower: lower}
+	return &Fitter{account: r.Account, region: r, Design: d, lower: lower, memo: &memo{Recall: r.Account.Recall}}
 }
 
 // Demand is what a class is to allow, and with which groups besides those that there are.

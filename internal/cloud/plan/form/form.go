@@ -1,6 +1,8 @@
 package form
 
 import (
+	"cmp"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/reason"
@@ -15,31 +17,46 @@ type Shortfall func() Shortage
 // when members come and go, then as many mixed forms as are necessary (tryForms). Whether rules fit
 // into a group is for the cloud to say (Lowerer.Pack). short is nil if they fit.
 func (s *Fitter) Fit(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, short Shortfall) {
-	if bound := s.beyond(d); bound != nil {
-		return nil, nil, func() Shortage {
-			if s.quota(d).GroupsPerInterface > 0 { // the number that is needed says more than a bound
-				if _, _, tried := s.tryForms(d); tried != nil {
-					return *tried
-				}
-			}
-			return *bound
+	known := s.fitting(d)
+	if known.fits == unasked {
+		if known.bound = s.beyond(d); known.bound != nil {
+			known.fits = no
 		}
 	}
-	rules, packed, least := s.tryForms(d)
-	if least != nil {
-		return nil, nil, func() Shortage { return *least }
+	switch known.fits {
+	case unasked:
+		*known, packed = s.tryForms(d)
+	case yes:
+		if named := s.division(d.Class.Network).named; known.named != named {
+			s.account.MayStop()
+			known.rules, known.named = s.lower.Lower(s.traffic(d, &forms{repeat: known.mixed})), named
+		}
+		packed, _ = s.lower.Pack(known.rules, d.Class.Held(), s.quota(d))
 	}
-	return rules, packed, nil
+	if known.fits == yes {
+		return known.rules, packed, nil
+	}
+	return nil, nil, func() Shortage {
+		if known.short == nil {
+			known.short = known.bound
+			if s.quota(d).GroupsPerInterface > 0 { // the number that is needed says more than a bound
+				tried, _ := s.tryForms(d)
+				known.short = cmp.Or(tried.short, known.bound)
+			}
+		}
+		return *known.short
+	}
 }
 
 // tryForms lowers and packs the rules in one form after the other. It returns the first form that
 // fits, or else the smallest shortage.
-func (s *Fitter) tryForms(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, least *Shortage) {
+func (s *Fitter) tryForms(d Demand) (found fitting, packed [][]cloud.Rule) {
 	if bound := s.AtLeast(d); bound != nil && bound.Needed > farBeyond*bound.Available {
-		return nil, nil, bound
+		return fitting{fits: no, short: bound}, nil
 	}
 	q, view, held := s.quota(d), d.Class.Network, d.Class.Held()
 	groups := s.lower.Bound(q).Groups
+	found.fits = no
 	for f := (forms{}); ; {
 		s.account.MayStop()
 		t := s.traffic(d, &f)
@@ -49,15 +66,15 @@ func (s *Fitter) tryForms(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, 
 		rules := s.lower.Lower(t)
 		packed, short := s.lower.Pack(rules, held, q)
 		if short == nil {
-			return rules, packed, nil
+			return fitting{fits: yes, mixed: f.choice(), rules: rules, named: s.division(view).named}, packed
 		}
-		if least == nil || short.Needed < least.Needed {
-			least = short
+		if found.short == nil || short.Needed < found.short.Needed {
+			found.short = short
 		}
 		if !f.spelled && s.worthSpelling(d.Want) {
 			f.spelled = true
 		} else if !f.change(s, view, short.Needed-short.Available) {
-			return nil, nil, least
+			return found, nil
 		}
 	}
 }
@@ -94,6 +111,12 @@ func (s *Fitter) beyond(d Demand) *Shortage {
 
 // Fits reports whether a demand fits.
 func (s *Fitter) Fits(d Demand) bool {
+	if known := s.fitting(d); known.fits != unasked {
+		return known.fits == yes
+	}
 	_, _, short := s.Fit(d)
 	return short == nil
 }
+
+// KnownToFit reports whether it was found out that a demand fits.
+func (s *Fitter) KnownToFit(d Demand) bool { return s.fitting(d).fits == yes }

@@ -21,6 +21,9 @@ type forms struct {
 	// spelled is set if prefix lists are named by their entries where these are fewer than a
 	// reference counts.
 	spelled bool
+	// repeat, if not nil, is the choice to be made: for everything that is to be named, in order,
+	// whether that is done in the mixed form.
+	repeat []bool
 }
 
 // count takes note of the groups that are referred to in a direction.
@@ -37,11 +40,21 @@ func (f *forms) count(direction int, referred []bool) {
 }
 
 func (f *forms) choose(s *Fitter, view *intent.Network, c *peerCover) *peerCover {
+	at := len(f.asked)
 	f.asked = append(f.asked, c)
-	if f.mixed[c] {
+	if f.mixed[c] || at < len(f.repeat) && f.repeat[at] {
 		return s.mix(view, c)
 	}
 	return c
+}
+
+// choice is what was chosen.
+func (f *forms) choice() []bool {
+	out := make([]bool, len(f.asked))
+	for i, c := range f.asked {
+		out[i] = f.mixed[c]
+	}
+	return out
 }
 
 // change chooses the mixed form where it saves the most, until it has saved so many rules or no

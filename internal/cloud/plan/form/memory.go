@@ -13,8 +13,12 @@ type memory struct {
 
 	classes intent.Once[*intent.Network, []Candidate]
 	covers  intent.Once[coverKey, *peerCover]
-	// byClasses are the addresses that rules in a network can name by classes.
+	// byClasses are the addresses that rules in a network can name by classes, and divisions are
+	// their divisions.
 	byClasses intent.Once[*intent.Network, addrset.Set]
+	divisions intent.Once[*intent.Network, division]
+	// within tells which classes allowed addresses contain.
+	within intent.Once[withinKey, []answer]
 }
 
 // Forget begins a new attempt.

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -14,8 +15,11 @@ import (
 type Recall struct {
 	walks map[string]*[2]walked
 	sets  map[uint64][]numberedSet
-	last  int // number that was given
-	spans int // that are kept
+	wants map[string]int // permits
+	last  int            // number that was given
+	spans int            // that are kept
+	// age counts how often everything was forgotten.
+	Age int
 }
 
 // keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once
@@ -31,7 +35,10 @@ func newRecall() *Recall {
 
 // forget forgets everything. Numbers are not given twice.
 func (r *Recall) forget() {
-	*r = Recall{walks: map[string]*[2]walked{}, sets: map[uint64][]numberedSet{}, last: r.last}
+	*r = Recall{
+		walks: map[string]*[2]walked{}, sets: map[uint64][]numberedSet{},
+		wants: map[string]int{}, last: r.last, Age: r.Age + 1,
+	}
 }
 
 // Trim makes room if too much is kept. Numbers from before may mean nothing to it afterwards, so
@@ -40,6 +47,12 @@ func (r *Recall) Trim() {
 	if r.spans > keptSpans {
 		r.forget()
 	}
+}
+
+// Number gives a number.
+func (r *Recall) Number() int {
+	r.last++
+	return r.last
 }
 
 type numberedSet struct {
@@ -57,19 +70,39 @@ func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
 		}
 	}
 	r.spans += s.Len()
-	r.last++
-	r.sets[h] = append(r.sets[h], numberedSet{s, r.last})
-	return s, r.last
+	n := r.Number()
+	r.sets[h] = append(r.sets[h], numberedSet{s, n})
+	return s, n
 }
 
-// Kept returns the permit with its sets as they are kept: equal ones are not kept twice.
-func (r *Recall) Kept(p flow.Permit) flow.Permit {
-	p.Grants = slices.Clone(p.Grants)
-	for i := range p.Grants {
-		g := &p.Grants[i]
-		g.All, _ = r.Set(g.All)
-		g.Anonymous, _ = r.Set(g.Anonymous)
-		g.Plain, _ = r.Set(g.Plain)
+// Numbered returns the permit as it is kept, and its number: equal permits have the same one.
+func (r *Recall) Numbered(p flow.Permit) (flow.Permit, int) {
+	var key []byte
+	grants := slices.Clone(p.Grants)
+	for i := range grants {
+		g := &grants[i]
+		var all, anonymous, plain int
+		g.All, all = r.Set(g.All)
+		g.Anonymous, anonymous = r.Set(g.Anonymous)
+		g.Plain, plain = r.Set(g.Plain)
+		for _, x := range []int{g.Service.Protocol, int(g.Service.From), int(g.Service.To), all, anonymous, plain, len(g.Opaque)} {
+			key = binary.AppendVarint(key, int64(x))
+		}
+		for _, peer := range g.Opaque {
+			key = append(append(key, peer.GroupOwner+"/"+peer.String()...), 0)
+		}
 	}
+	p.Grants = grants
+	n, ok := r.wants[string(key)]
+	if !ok {
+		n = r.Number()
+		r.wants[string(key)] = n
+	}
+	return p, n
+}
+
+// Kept returns the permit as it is kept: equal sets in it are not kept twice.
+func (r *Recall) Kept(p flow.Permit) flow.Permit {
+	p, _ = r.Numbered(p)
 	return p
 }
