@@ -47,7 +47,7 @@ func main() {
 	modfile := flag.String("modfile", "", "a go.mod to build the checkout with in place of its own, for one of whose modules there is no server")
 	pairs := flag.Int("pairs", 5, "pairs of runs per row")
 	clock := flag.Bool("clock", false, "compare what the clock says, on a machine that does nothing else, instead of the processor time")
-	only := flag.String("rows", "P1,P2,P3,P4,P5,P6", "the rows to run; P4 and P5 take Antrea two minutes each time")
+	only := flag.String("rows", "P1,P2,P3,P4,P5,P6", "the rows to run; P4 and P5 take Antrea a quarter of a minute or more each time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
