@@ -140,10 +140,14 @@ type prober struct {
 	rules map[string][]cloud.Rule // by interface
 	held  map[string]map[string]bool
 	nics  map[string]*cloud.Interface
+	// holders are the interfaces by the groups that they hold, lists the prefix lists.
+	holders map[string][]string
+	lists   []cloud.PrefixList
 }
 
 func (f *fakeCloud) prober() *prober {
-	p := &prober{fakeCloud: f, rules: map[string][]cloud.Rule{}, held: map[string]map[string]bool{}, nics: map[string]*cloud.Interface{}}
+	p := &prober{fakeCloud: f, rules: map[string][]cloud.Rule{}, held: map[string]map[string]bool{}, nics: map[string]*cloud.Interface{},
+		holders: map[string][]string{}, lists: f.snap.PrefixLists}
 	groups := map[string]*cloud.Group{}
 	for i := range f.snap.Groups {
 		groups[f.snap.Groups[i].ID] = &f.snap.Groups[i]
@@ -153,16 +157,38 @@ func (f *fakeCloud) prober() *prober {
 		p.nics[n.ID], p.held[n.ID] = n, map[string]bool{}
 		for _, id := range n.GroupIDs {
 			p.held[n.ID][id] = true
+			p.holders[id] = append(p.holders[id], n.ID)
 			p.rules[n.ID] = append(p.rules[n.ID], groups[id].Rules...)
 		}
 	}
 	return p
 }
 
+// decidesAs reports whether an interface decides every half as in another state: it has the same
+// rules, and their peers the same members. Addresses, networks and peerings do not change while
+// plans are applied.
+func (p *prober) decidesAs(o *prober, nic string) bool {
+	if !slices.Equal(p.rules[nic], o.rules[nic]) {
+		return false
+	}
+	for i := range p.rules[nic] {
+		switch peer := &p.rules[nic][i].Peer; {
+		case peer.PrefixListID != "":
+			if len(p.lists) != len(o.lists) || &p.lists[0] != &o.lists[0] {
+				return false
+			}
+		case peer.GroupID != "" && !slices.Equal(p.holders[peer.GroupID], o.holders[peer.GroupID]):
+			return false
+		}
+	}
+	return true
+}
+
 // half decides one half by the rules of the interface's groups, as the cloud does.
 func (p *prober) half(nic string, d cloud.Direction, r remote, k packet) bool {
-	for _, rule := range p.rules[nic] {
-		if rule.Direction == d && matches(rule.Match, k) && p.peerMatches(p.nics[nic], rule.Peer, r) {
+	rules := p.rules[nic]
+	for i := range rules {
+		if rule := &rules[i]; rule.Direction == d && matches(rule.Match, k) && p.peerMatches(p.nics[nic], &rule.Peer, r) {
 			return true
 		}
 	}
@@ -184,7 +210,7 @@ func matches(m cloud.Match, p packet) bool {
 	}
 }
 
-func (p *prober) peerMatches(nic *cloud.Interface, peer cloud.Peer, r remote) bool {
+func (p *prober) peerMatches(nic *cloud.Interface, peer *cloud.Peer, r remote) bool {
 	switch {
 	case peer.CIDR.IsValid():
 		return peer.CIDR.Contains(r.addr)

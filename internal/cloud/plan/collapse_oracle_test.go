@@ -9,14 +9,14 @@ import (
 
 // sure is half without what need not stay allowed where a rule takes a part of all protocols, or of
 // all types of ICMP, from an address.
-func (v naive) sure(nic int, d cloud.Direction, r remote, k packet) bool {
+func (v *naive) sure(nic int, d cloud.Direction, r remote, k packet) bool {
 	return v.half(nic, d, r, k) && !v.sacrificed(nic, d, r, k) && !v.unseen(nic, d, r, k)
 }
 
 // sacrificed reports whether a packet is of a protocol or of a type of ICMP that is told apart only
 // where it costs nothing, and the address has lost something else of "all protocols", or of ICMP,
 // or of a type of it that rules name.
-func (v naive) sacrificed(nic int, d cloud.Direction, r remote, k packet) bool {
+func (v *naive) sacrificed(nic int, d cloud.Direction, r remote, k packet) bool {
 	if flow.Keeps(k.protocol, uint16(k.port)) {
 		return false
 	}
@@ -42,7 +42,7 @@ func (v naive) sacrificed(nic int, d cloud.Direction, r remote, k packet) bool {
 
 // named reports whether rules of the interface in this direction name the protocol, the type of
 // ICMP, or the code by itself.
-func (v naive) named(nic int, d cloud.Direction, k packet) (protocol, kind, code bool) {
+func (v *naive) named(nic int, d cloud.Direction, k packet) (protocol, kind, code bool) {
 	isolated := false
 	if vm := v.NICs[nic].VM; vm >= 0 && v.VMs[vm].Selected && v.guarded[nicID(nic)] {
 		var rules []orderedRule

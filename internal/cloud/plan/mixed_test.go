@@ -121,7 +121,7 @@ func (e *estate) failsafe() []plan.FailsafeFlow {
 }
 
 // failsafeAllows reports whether a failsafe flow of a VM with policies matches.
-func (v naive) failsafeAllows(vm int, d cloud.Direction, r remote, k packet) bool {
+func (v *naive) failsafeAllows(vm int, d cloud.Direction, r remote, k packet) bool {
 	in, _ := v.rules(vm, cloud.Ingress)
 	out, _ := v.rules(vm, cloud.Egress)
 	if len(in)+len(out) == 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -26,6 +27,11 @@ type naive struct {
 	// known are the ends around networks, and boundaries the packets; see around.
 	known      map[int][]remote
 	boundaries []packet
+	// ordered are the rules of VMs, prefixes texts, and members addresses, as far as they were
+	// asked for.
+	ordered  map[ruleKey]orderedRules
+	prefixes map[string]netip.Prefix
+	members  map[int][]netip.Addr
 	// generous has native rules allow everything.
 	generous bool
 	// older is the same before memberships changed, and stale tells whose membership is still that;
@@ -35,14 +41,23 @@ type naive struct {
 }
 
 // of returns the evaluator whose memberships count for a member: a VM, or somebody outside.
-func (v naive) of(member int) naive {
+func (v *naive) of(member int) *naive {
 	if v.older != nil && v.stale(member) {
-		return *v.older
+		return v.older
 	}
 	return v
 }
 
-func (v naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
+func (v *naive) prefix(text string) netip.Prefix {
+	p, known := v.prefixes[text]
+	if !known {
+		p = netip.MustParsePrefix(text)
+		v.prefixes[text] = p
+	}
+	return p
+}
+
+func (v *naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
 	n := &v.NICs[nic]
 	if n.VM >= 0 && v.VMs[n.VM].Selected && v.of(n.VM).guarded[nicID(nic)] {
 		rules, isolated := v.rules(n.VM, d)
@@ -53,8 +68,9 @@ func (v naive) half(nic int, d cloud.Direction, r remote, k packet) bool {
 			return isolated && let[flow.Index(d)] || v.native(nic, d, r, k)
 		}
 		at := 0 // the stage that decides: 0 Antrea, 1 Kubernetes, 2 baseline
-		for _, x := range rules {
-			if x.stage < at || !v.matches(nic, x.ruleSpec, r, k) {
+		for i := range rules {
+			x := &rules[i]
+			if x.stage < at || !v.matches(nic, &x.ruleSpec, r, k) {
 				continue
 			}
 			switch x.Action {
@@ -81,7 +97,29 @@ type orderedRule struct {
 	name   int
 }
 
-func (v naive) rules(vm int, d cloud.Direction) (out []orderedRule, isolated bool) {
+// ruleKey says whose rules, and by which of its memberships.
+type ruleKey struct {
+	vm    int
+	d     cloud.Direction
+	stale bool
+}
+
+type orderedRules struct {
+	rules    []orderedRule
+	isolated bool
+}
+
+func (v *naive) rules(vm int, d cloud.Direction) ([]orderedRule, bool) {
+	key := ruleKey{vm, d, v.of(vm) != v}
+	out, known := v.ordered[key]
+	if !known {
+		out.rules, out.isolated = v.inOrder(vm, d)
+		v.ordered[key] = out
+	}
+	return out.rules, out.isolated
+}
+
+func (v *naive) inOrder(vm int, d cloud.Direction) (out []orderedRule, isolated bool) {
 	for i, p := range v.set.Policies {
 		if v.of(vm).without[policyName(p, i)+"/"+vmID(vm)] {
 			continue
@@ -117,7 +155,7 @@ func policyName(p policySpec, i int) string {
 	return fmt.Sprintf("uid-%d-%v-%v-%d", i, p.Tier, p.Priority, len(p.Rules))
 }
 
-func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
+func (v *naive) matches(nic int, rule *ruleSpec, r remote, k packet) bool {
 	// A name of a port is the receiver's: the interface's own coming in, that of the member going
 	// out. An address has none.
 	named := func(vm int) bool {
@@ -129,9 +167,9 @@ func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
 	}
 	service := len(rule.Services) == 0 || named(receiver)
 	for _, b := range rule.Blocks {
-		in := netip.MustParsePrefix(b.CIDR).Contains(r.addr)
+		in := v.prefix(b.CIDR).Contains(r.addr)
 		for _, x := range b.Except {
-			in = in && !netip.MustParsePrefix(x).Contains(r.addr)
+			in = in && !v.prefix(x).Contains(r.addr)
 		}
 		if in && service {
 			return true
@@ -149,7 +187,10 @@ func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
 
 // matchesService reports whether a packet is of a service, whose named ports are the VM's; of no
 // VM, if that is none of the account's.
-func (v naive) matchesService(vm int, s serviceSpec, k packet) bool {
+func (v *naive) matchesService(vm int, s serviceSpec, k packet) bool {
+	if s.Name == "" {
+		return s.matches(k)
+	}
 	return slices.ContainsFunc(v.resolve(s, vm), func(s serviceSpec) bool { return s.matches(k) })
 }
 
@@ -162,8 +203,10 @@ func (s serviceSpec) matches(k packet) bool {
 	case "SCTP":
 		return k.protocol == 132
 	}
-	number := map[string]int{"TCP": 6, "UDP": 17}[string(s.Protocol)]
-	return k.protocol == number && (s.From == 0 || int(s.From) <= k.port && k.port <= int(s.To))
+	if s.Protocol == "TCP" && k.protocol != 6 || s.Protocol == "UDP" && k.protocol != 17 {
+		return false
+	}
+	return s.From == 0 || int(s.From) <= k.port && k.port <= int(s.To)
 }
 
 // near reports whether two networks can refer to each other's groups.
@@ -172,7 +215,7 @@ func (e *estate) near(a, b int) bool {
 }
 
 // isMember reports whether the remote end is the member, as seen from the interface.
-func (v naive) isMember(nic, member int, r remote) bool {
+func (v *naive) isMember(nic, member int, r remote) bool {
 	home := v.NICs[nic].Net
 	if member < len(v.VMs) {
 		if !v.VMs[member].Selected {
@@ -185,12 +228,12 @@ func (v naive) isMember(nic, member int, r remote) bool {
 		}
 	}
 	if member >= len(v.VMs) {
-		return slices.Contains(v.memberAddrs(member), r.addr) // a Pod; its address is nobody else's
+		return slices.Contains(v.addrs(member), r.addr) // a Pod; its address is nobody else's
 	}
 	// Not a machine within reach: the addresses that are known of it, unless they mean somebody
 	// else here.
 	for i, n := range v.Networks {
-		if v.near(home, i) && (netip.MustParsePrefix(n.V4).Contains(r.addr) || n.V6 != "" && netip.MustParsePrefix(n.V6).Contains(r.addr)) {
+		if v.near(home, i) && (v.prefix(n.V4).Contains(r.addr) || n.V6 != "" && v.prefix(n.V6).Contains(r.addr)) {
 			return false
 		}
 	}
@@ -199,16 +242,28 @@ func (v naive) isMember(nic, member int, r remote) bool {
 			return false
 		}
 	}
-	return slices.Contains(v.memberAddrs(member), r.addr)
+	return slices.Contains(v.addrs(member), r.addr)
+}
+
+// addrs are the addresses of a member.
+func (v *naive) addrs(member int) []netip.Addr {
+	out, known := v.members[member]
+	if !known {
+		out = v.memberAddrs(member)
+		v.members[member] = out
+	}
+	return out
 }
 
 // native decides by the groups that the interface natively has.
-func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
+func (v *naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
 	if v.generous {
 		return true
 	}
 	for _, g := range v.NICs[nic].Groups {
-		for _, rule := range v.Groups[g].Rules {
+		rules := v.Groups[g].Rules
+		for i := range rules {
+			rule := &rules[i]
 			if rule.Direction != d || !matches(rule.Match, k) {
 				continue
 			}
@@ -218,9 +273,7 @@ func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
 					return true
 				}
 			case rule.Peer.PrefixListID != "":
-				var i int
-				fmt.Sscanf(rule.Peer.PrefixListID, "#%d", &i)
-				if slices.ContainsFunc(v.Lists[i], func(c string) bool { return netip.MustParsePrefix(c).Contains(r.addr) }) {
+				if slices.ContainsFunc(v.Lists[numbered(rule.Peer.PrefixListID)], func(c string) bool { return v.prefix(c).Contains(r.addr) }) {
 					return true
 				}
 			case rule.Peer.GroupOwner != "":
@@ -228,10 +281,9 @@ func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
 					return true
 				}
 			default:
-				var i int
-				fmt.Sscanf(rule.Peer.GroupID, "#%d", &i)
-				for j, n := range v.NICs {
-					if nicID(j) == r.nic && v.near(v.NICs[nic].Net, n.Net) && slices.Contains(n.Groups, i) {
+				group := numbered(rule.Peer.GroupID)
+				for j := range v.NICs {
+					if n := &v.NICs[j]; nicID(j) == r.nic && v.near(v.NICs[nic].Net, n.Net) && slices.Contains(n.Groups, group) {
 						return true
 					}
 				}
@@ -239,6 +291,15 @@ func (v naive) native(nic int, d cloud.Direction, r remote, k packet) bool {
 		}
 	}
 	return false
+}
+
+// numbered is the number of a group or list of the estate that is called "#3".
+func numbered(name string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "#"))
+	if err != nil {
+		panic(fmt.Sprintf("%q is neither a group nor a list of the estate", name))
+	}
+	return n
 }
 
 // connection is a flow that begins; src and dst are interfaces, -1 for an address outside.
@@ -407,8 +468,11 @@ func (e *estate) outsideAddrs() []netip.Addr {
 }
 
 // oracle returns the naive evaluator for a policy set, given what the planner says it refused.
-func (e *estate) oracle(set policySet, res *plan.Result) naive {
-	v := naive{estate: e, set: set, without: map[string]bool{}, guarded: map[string]bool{}, known: map[int][]remote{}, boundaries: e.packets()}
+func (e *estate) oracle(set policySet, res *plan.Result) *naive {
+	v := &naive{
+		estate: e, set: set, without: map[string]bool{}, guarded: map[string]bool{}, known: map[int][]remote{}, boundaries: e.packets(),
+		ordered: map[ruleKey]orderedRules{}, prefixes: map[string]netip.Prefix{}, members: map[int][]netip.Addr{},
+	}
 	for _, r := range res.Refusals {
 		if r.Policy.UID != "" {
 			v.without[r.Policy.UID+"/"+r.VM.ID] = true

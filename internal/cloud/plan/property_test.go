@@ -152,8 +152,7 @@ func (by subject) checkEstate(e *estate, seed uint64, st *stats) (err error) {
 		if err := ph.run(f); err != nil {
 			return fmt.Errorf("policy set %d: %w", i, err)
 		}
-		v := e.oracle(set, ph.result)
-		earlier, last = &v, ph.result
+		earlier, last = e.oracle(set, ph.result), ph.result
 		st.Phases++
 	}
 	if !reflect.DeepEqual(leftOver(f), leftOver(before)) && !(last != nil && (kept(last) && (e.tiny() || e.Crowded) || blockedByRules(last))) {
@@ -306,18 +305,88 @@ type phase struct {
 	// what they are allowed may pause.
 	word   string
 	forced map[int]bool
-	// twice has every plan computed a second time: the same input gives the same result.
+	// twice has every plan and every verdict computed a second time: the same input gives the same
+	// result, and what the verdicts of the state before leave out changes none.
 	twice bool
+	// last are the verdicts of the state that was looked at last, and oracles the evaluators of
+	// results, as far as they were asked for.
+	last    *halves
+	oracles map[*plan.Result]*naive
 }
 
+// halves are the verdicts of both ends of the flows in one state of the cloud.
+type halves struct {
+	*prober
+	egress, ingress []half
+}
+
+// half is the verdict of one end of a flow, if it was asked for.
+type half int8
+
+const (
+	unasked half = iota
+	refuses
+	admitsIt
+)
+
+// verdicts decides all flows. What an interface says of a flow is taken from the state before if it
+// has the same rules as there, and their peers the same members.
 func (p *phase) verdicts(f *fakeCloud) []bool {
-	pr := f.prober()
-	out := make([]bool, len(p.flows))
-	for i, fl := range p.flows {
-		out[i] = fl.verdict(func(nic int, d cloud.Direction, r remote, k packet) bool { return pr.half(nicID(nic), d, r, k) })
+	now := &halves{f.prober(), make([]half, len(p.flows)), make([]half, len(p.flows))}
+	if p.last != nil {
+		same := make([]bool, len(p.NICs))
+		for i := range same {
+			same[i] = now.decidesAs(p.last.prober, nicID(i))
+		}
+		for i := range p.flows {
+			if src := p.flows[i].src; src >= 0 && same[src] {
+				now.egress[i] = p.last.egress[i]
+			}
+			if dst := p.flows[i].dst; dst >= 0 && same[dst] {
+				now.ingress[i] = p.last.ingress[i]
+			}
+		}
 	}
+	out := make([]bool, len(p.flows))
+	for i := range p.flows {
+		out[i] = now.allows(i, &p.flows[i])
+	}
+	if p.twice {
+		for i, fl := range p.flows {
+			if again := fl.verdict(func(nic int, d cloud.Direction, r remote, k packet) bool { return now.half(nicID(nic), d, r, k) }); again != out[i] {
+				panic(fmt.Sprintf("%s: %v, and %v by the state before", fl, again, out[i]))
+			}
+		}
+	}
+	p.last = now
 	p.st.Flows += len(out)
 	return out
+}
+
+// allows decides the i-th flow.
+func (h *halves) allows(i int, fl *connection) bool {
+	decide := func(known *half, nic int, d cloud.Direction, r remote) bool {
+		if *known == unasked {
+			if *known = refuses; nic < 0 || h.half(nicID(nic), d, r, fl.packet) {
+				*known = admitsIt
+			}
+		}
+		return *known == admitsIt
+	}
+	return decide(&h.egress[i], fl.src, cloud.Egress, fl.remoteOfSource()) && decide(&h.ingress[i], fl.dst, cloud.Ingress, fl.remoteOfDest())
+}
+
+// oracleOf is the oracle of a result about the policies of this phase.
+func (p *phase) oracleOf(res *plan.Result) *naive {
+	v, known := p.oracles[res]
+	if !known {
+		v = p.oracle(p.set, res)
+		if p.oracles == nil {
+			p.oracles = map[*plan.Result]*naive{}
+		}
+		p.oracles[res] = v
+	}
+	return v
 }
 
 func (p *phase) run(f *fakeCloud) error {
@@ -614,7 +683,7 @@ func (p *phase) exact(final []bool) error {
 		return nil
 	}
 	p.st.Exact++
-	v := p.oracle(p.set, p.result)
+	v := p.oracleOf(p.result)
 	for i, fl := range p.flows {
 		if p.strict.stands[fl.src] || p.strict.stands[fl.dst] {
 			continue
@@ -645,10 +714,10 @@ func (p *phase) breaks(fl connection, got, final, old bool, end *fakeCloud) bool
 	if p.strict.breaks(fl) || got == old || got == final || p.by.mixes && p.mixed(fl, got) {
 		return false
 	}
-	if got && ((p.tiny() || p.Crowded) && kept(p.result) || p.Crowded && kept(p.first)) && p.first != nil && fl.verdict(p.oracle(p.set, p.first).half) {
+	if got && ((p.tiny() || p.Crowded) && kept(p.result) || p.Crowded && kept(p.first)) && p.first != nil && fl.verdict(p.oracleOf(p.first).half) {
 		return false // what is wanted allows it, and not all of that can be reached
 	}
-	if !got && (p.tiny() || p.Crowded) && (p.stays(fl.src) || p.stays(fl.dst)) && !fl.verdict(p.oracle(p.set, p.result).half) {
+	if !got && (p.tiny() || p.Crowded) && (p.stays(fl.src) || p.stays(fl.dst)) && !fl.verdict(p.oracleOf(p.result).half) {
 		return false // what is wanted does not allow it, and is said not to be reached
 	}
 	return got || !p.drifted[fl.src] && !p.drifted[fl.dst] && !p.forced[fl.src] && !p.forced[fl.dst] && fl.blindly(p.start) == fl.blindly(end)

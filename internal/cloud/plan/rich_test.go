@@ -246,21 +246,25 @@ func (fl connection) blindly(f *fakeCloud) bool {
 // unseen reports whether a packet may be lost although a native rule allows it, because the rule
 // refers to a group of another account, whose members are not known, and rules take the same
 // traffic from some address that a member may have.
-func (v naive) unseen(nic int, d cloud.Direction, r remote, k packet) bool {
+func (v *naive) unseen(nic int, d cloud.Direction, r remote, k packet) bool {
 	return v.byReference(nic, d, r, k) && v.taken(nic, d, k)
 }
 
 // byReference reports whether only a native rule that refers to a group of another account allows
 // the packet, if anything does.
-func (v naive) byReference(nic int, d cloud.Direction, r remote, k packet) bool {
-	v.blind = true
-	return len(v.Abroad) > 0 && !v.half(nic, d, r, k)
+func (v *naive) byReference(nic int, d cloud.Direction, r remote, k packet) bool {
+	if len(v.Abroad) == 0 {
+		return false
+	}
+	blind := *v
+	blind.blind = true
+	return !blind.half(nic, d, r, k)
 }
 
 // taken reports whether rules take the traffic of a packet, or what is looked at together with it,
 // from some address that the member of a group of another account may have.
-func (v naive) taken(nic int, d cloud.Direction, k packet) bool {
-	generous := v
+func (v *naive) taken(nic int, d cloud.Direction, k packet) bool {
+	generous := *v
 	generous.generous = true
 	kinds := map[int][]packet{cloud.ICMP: {k}, cloud.ICMPv6: {k}}[k.protocol]
 	if kinds == nil || !v.apart(nic, d, k.protocol) {
@@ -277,7 +281,7 @@ func (v naive) taken(nic int, d cloud.Direction, k packet) bool {
 // apart reports whether rules of the interface in this direction name ICMP or ICMPv6, so that they
 // are looked at apart from other protocols, of which one reference means the addresses of both
 // families.
-func (v naive) apart(nic int, d cloud.Direction, protocol int) bool {
+func (v *naive) apart(nic int, d cloud.Direction, protocol int) bool {
 	rules, _ := v.rules(v.NICs[nic].VM, d)
 	byPolicy := slices.ContainsFunc(rules, func(x orderedRule) bool {
 		return slices.ContainsFunc(x.Services, func(s serviceSpec) bool { return s.Protocol == "ICMP" })
@@ -289,7 +293,7 @@ func (v naive) apart(nic int, d cloud.Direction, protocol int) bool {
 
 // around are ends in the networks whose groups rules in a network can refer to: all machines, and
 // the boundaries of blocks.
-func (v naive) around(net int) (out []remote) {
+func (v *naive) around(net int) (out []remote) {
 	if out, known := v.known[net]; known {
 		return out
 	}

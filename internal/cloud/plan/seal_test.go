@@ -660,7 +660,7 @@ func (e *estate) cutByRecords(f *fakeCloud, set policySet) map[int]bool {
 }
 
 // decided is what the policies decide, but for those that the planner refuses.
-func (e *estate) decided(f *fakeCloud, set policySet) naive {
+func (e *estate) decided(f *fakeCloud, set policySet) *naive {
 	return e.oracle(set, plan.Compute(e.input(set, f.clone()), e.lowerer()))
 }
 

@@ -54,7 +54,7 @@ func (p *phase) mixed(fl connection, verdict bool) bool {
 	if !p.relabels() {
 		return false
 	}
-	v := p.oracle(p.set, p.result)
+	v := *p.oracleOf(p.result)
 	v.older = p.earlier
 	vm := func(nic int) int {
 		if nic < 0 {
@@ -125,7 +125,7 @@ func TestInBetween(t *testing.T) {
 			res.VMs = append(res.VMs, plan.VMStatus{VM: plan.VMRef{ID: vmID(i)}, Interfaces: []plan.InterfaceStatus{{ID: nicID(i), State: plan.Guarded}}})
 		}
 		before := e.oracle(from, res)
-		p := &phase{estate: e, by: subject{mixes: c.mixes}, set: to, flows: []connection{toWeb}, result: res, earlier: &before}
+		p := &phase{estate: e, by: subject{mixes: c.mixes}, set: to, flows: []connection{toWeb}, result: res, earlier: before}
 		p.strict = &promises{estate: e, set: to}
 		after := e.oracle(to, res)
 		old, final := toWeb.verdict(before.half), toWeb.verdict(after.half)

@@ -53,8 +53,7 @@ func (o *onWire) play(by subject, e *estate, seed uint64) (err error) {
 		if err := o.phase(p, f); err != nil {
 			return fmt.Errorf("policy set %d: %w", i, err)
 		}
-		v := e.oracle(set, p.result)
-		earlier = &v
+		earlier = e.oracle(set, p.result)
 	}
 	return nil
 }
