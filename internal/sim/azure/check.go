@@ -282,17 +282,17 @@ func sameSet(a, b []string) bool {
 
 // subnetOf finds a subnet by its key; nil if it is not there.
 func (c checks) subnetOf(key string) *document.Subnet {
-	id, ok := document.ParseID(key)
-	if !ok || id.Type() != document.TypeSubnet {
+	network, name, ok := document.InNetwork(key)
+	if !ok {
 		return nil
 	}
-	r := c.cloud.resources[id.Parent().Key()]
+	r := c.cloud.resources[network]
 	if r == nil {
 		return nil
 	}
 	n := r.parsed.(*document.Network)
 	for i := range n.Subnets {
-		if strings.EqualFold(n.Subnets[i].Name, id.Name()) {
+		if strings.EqualFold(n.Subnets[i].Name, name) {
 			return &n.Subnets[i]
 		}
 	}

@@ -104,7 +104,7 @@ func (x reading) group(key string, by Association) EffectiveGroup {
 	voids := s != nil && s.EmptyGroupsVoidRules
 	own := r.parsed.(*document.SecurityGroup).Rules
 	for i, given := range slices.Concat(own, document.DefaultRules()) {
-		if voids && (c.Verdicts().void(given.From) || c.Verdicts().void(given.To)) {
+		if voids && (c.Verdicts().void(&given.From) || c.Verdicts().void(&given.To)) {
 			continue
 		}
 		e := EffectiveRule{Name: "securityRules/" + given.Name, Protocol: protocolWord(given.Protocol), Access: "Deny", Priority: given.Priority, Direction: given.Direction}

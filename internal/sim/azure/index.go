@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/nephele-io/nephele/internal/sim/azure/document"
 )
@@ -21,6 +22,15 @@ type index struct {
 	private      map[networkAddress]located
 	public       map[netip.Addr]located
 	leads        []*Resource // what leads out of networks
+	// spaces is what VirtualNetwork means at interfaces, as far as it was asked for: a []space by
+	// *document.NIC.
+	spaces sync.Map
+}
+
+// space is a block that VirtualNetwork means, and whether that is a default route.
+type space struct {
+	block     netip.Prefix
+	byDefault bool
 }
 
 type networkAddress struct {

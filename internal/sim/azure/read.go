@@ -348,6 +348,7 @@ func (c *Cloud) ServiceTags(by *Principal, subscription, location string) (map[s
 // SetServiceTag gives a service tag other addresses; none take it away. It is a change.
 func (c *Cloud) SetServiceTag(name string, blocks []netip.Prefix) {
 	key := strings.ToLower(name)
+	c.current.Store(nil)
 	if len(blocks) == 0 {
 		delete(c.serviceTags, key)
 		delete(c.tagNames, key)

@@ -72,28 +72,39 @@ func (p endpoint) String() string {
 // Allowed decides a new flow by the security groups of both ends and of their subnets. It is a
 // read. An error means that the flow makes no sense.
 func (c Verdicts) Allowed(f Flow) (Verdict, error) {
-	x := c.cloud.now()
-	src, dst, err := c.parties(x, f)
+	v, src, dst, err := c.decided(f)
+	if err == nil && v.Allowed && v.Reason == "" {
+		v.Reason = fmt.Sprintf("allowed: %s to %s", src, dst)
+	}
+	return v, err
+}
+
+// Passes is Verdict.Allowed of what Allowed returns, without words, which take longer.
+func (c Verdicts) Passes(f Flow) (bool, error) {
+	v, _, _, err := c.decided(f)
+	return v.Allowed, err
+}
+
+// decided is Allowed without the words about what passes.
+func (c Verdicts) decided(f Flow) (v Verdict, src, dst endpoint, err error) {
+	src, dst, err = c.parties(c.cloud.now(), f)
 	if err != nil {
-		return Verdict{}, err
+		return Verdict{}, src, dst, err
 	}
 	if f.SrcPort == 0 {
 		f.SrcPort = standardSourcePort
 	}
 	if src.inside() && dst.inside() && src.resource == dst.resource {
-		return Verdict{Allowed: true, Reason: "allowed: both ends are one interface"}, nil
+		return Verdict{Allowed: true, Reason: "allowed: both ends are one interface"}, src, dst, nil
 	}
-	v := Verdict{Allowed: true}
+	v = Verdict{Allowed: true}
 	if src.inside() {
 		c.half(&v, src, dst, f, document.Outbound)
 	}
 	if v.Allowed && dst.inside() {
 		c.half(&v, src, dst, f, document.Inbound)
 	}
-	if v.Allowed {
-		v.Reason = fmt.Sprintf("allowed: %s to %s", src, dst)
-	}
-	return v, nil
+	return v, src, dst, nil
 }
 
 // Half decides one half of a flow: what the groups of the source say (outbound), or the groups of
@@ -180,7 +191,12 @@ func (c Verdicts) decide(group *Resource, own, src, dst endpoint, f Flow, direct
 	s := c.cloud.subscriptions[strings.ToLower(group.id.Subscription)]
 	voids := s != nil && s.EmptyGroupsVoidRules
 	platform := direction == document.Outbound && (other.addr == hostAddress || other.addr == metadataAddress)
-	for _, r := range slices.Concat(g.Rules, document.DefaultRules()) {
+	defaults := document.DefaultRules()
+	for i := range len(g.Rules) + len(defaults) {
+		r := &defaults[max(i-len(g.Rules), 0)]
+		if i < len(g.Rules) {
+			r = &g.Rules[i]
+		}
 		if r.Direction != direction || r.Protocol >= 0 && r.Protocol != f.Protocol && !(r.Protocol == 1 && f.Protocol == 58) {
 			continue
 		}
@@ -191,27 +207,26 @@ func (c Verdicts) decide(group *Resource, own, src, dst endpoint, f Flow, direct
 		} else if (f.Protocol != 1 && f.Protocol != 58 && f.Protocol != 50 && f.Protocol != 51) && (r.Sources != nil || r.Targets != nil) {
 			continue // a protocol without ports
 		}
-		if voids && (c.void(r.From) || c.void(r.To)) {
+		if voids && (c.void(&r.From) || c.void(&r.To)) {
 			continue
 		}
 		if platform && !strings.HasPrefix(r.To.Tag, "azureplatform") {
 			continue // the platform is outside of security groups, but for tags of its own
 		}
-		if c.matches(r.From, src, own) && c.matches(r.To, dst, own) {
-			return r
+		if c.matches(&r.From, src, own) && c.matches(&r.To, dst, own) {
+			return *r
 		}
 	}
 	return document.Rule{Name: "the platform", Allow: true}
 }
 
 // void reports whether a side names several groups of which one has no member.
-func (c Verdicts) void(s document.Side) bool {
-	members := c.cloud.now().members
-	return len(s.Groups) > 1 && slices.ContainsFunc(s.Groups, func(g string) bool { return len(members[g]) == 0 })
+func (c Verdicts) void(s *document.Side) bool {
+	return len(s.Groups) > 1 && slices.ContainsFunc(s.Groups, func(g string) bool { return len(c.cloud.now().members[g]) == 0 })
 }
 
 // matches reports whether a side of a rule means a party. own is the end whose group it is.
-func (c Verdicts) matches(s document.Side, p, own endpoint) bool {
+func (c Verdicts) matches(s *document.Side, p, own endpoint) bool {
 	switch {
 	case s.Any:
 		return true

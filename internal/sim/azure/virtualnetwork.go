@@ -79,7 +79,7 @@ func partsOf(doc map[string]any, name string) (out []map[string]any) {
 // inTag reports whether an address is in what VirtualNetwork means at an interface, and whether it
 // is so by a default route alone.
 func (c Verdicts) inTag(a netip.Addr, own located) (in, byDefault bool) {
-	for p, isDefault := range c.virtualNetwork(own) {
+	for p, isDefault := range c.spaces(own) {
 		switch {
 		case !p.Contains(a):
 		case !isDefault:
@@ -89,6 +89,29 @@ func (c Verdicts) inTag(a netip.Addr, own located) (in, byDefault bool) {
 		}
 	}
 	return in, in
+}
+
+// spaces is virtualNetwork, remembered until something changes.
+func (c Verdicts) spaces(own located) iter.Seq2[netip.Prefix, bool] {
+	x := c.cloud.current.Load()
+	if x == nil {
+		return c.virtualNetwork(own)
+	}
+	found, known := x.spaces.Load(own.nic)
+	if !known {
+		var all []space
+		for p, byDefault := range c.virtualNetwork(own) {
+			all = append(all, space{p, byDefault})
+		}
+		found, _ = x.spaces.LoadOrStore(own.nic, all)
+	}
+	return func(yield func(netip.Prefix, bool) bool) {
+		for _, s := range found.([]space) {
+			if !yield(s.block, s.byDefault) {
+				return
+			}
+		}
+	}
 }
 
 // virtualNetwork yields what VirtualNetwork means at an interface, and whether that is a default

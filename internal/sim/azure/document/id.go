@@ -69,6 +69,9 @@ func (id ID) Key() string { return strings.ToLower(id.String()) }
 
 // Key is the same for an id as it was written; an id that cannot be read is compared as it is.
 func Key(s string) string {
+	if strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "//") && !strings.HasSuffix(s, "/") {
+		return strings.ToLower(s) // as an id is written, if it is one
+	}
 	if id, ok := ParseID(s); ok {
 		return id.Key()
 	}

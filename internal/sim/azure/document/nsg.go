@@ -360,8 +360,10 @@ func defaultNames() []string {
 	return []string{"AllowVnetInBound", "AllowAzureLoadBalancerInBound", "DenyAllInBound", "AllowVnetOutBound", "AllowInternetOutBound", "DenyAllOutBound"}
 }
 
-// DefaultRules are the rules that every group ends in.
-func DefaultRules() []Rule {
+// DefaultRules are the rules that every group ends in. They are not to be changed.
+func DefaultRules() []Rule { return defaultRules }
+
+var defaultRules = func() []Rule {
 	words := map[string]string{TagVirtualNetwork: "VirtualNetwork", TagInternet: "Internet", TagLoadBalancer: "AzureLoadBalancer"}
 	tag := func(t string) Side { return Side{Tag: t, Word: words[t]} }
 	every := Side{Any: true, Word: "*"}
@@ -373,7 +375,7 @@ func DefaultRules() []Rule {
 		{Name: "AllowInternetOutBound", Direction: Outbound, Priority: 65001, Allow: true, Protocol: -1, From: every, To: tag(TagInternet)},
 		{Name: "DenyAllOutBound", Direction: Outbound, Priority: 65500, Protocol: -1, From: every, To: every},
 	}
-}
+}()
 
 // DefaultRuleDocuments are the default rules as a group shows them.
 func DefaultRuleDocuments(id ID, etag string) []any {

@@ -73,11 +73,19 @@ type Configuration struct {
 	v6      bool
 }
 
+// InNetwork takes the key of a subnet apart: that of its network, and its name. It is false for
+// anything else.
+func InNetwork(subnet string) (network, name string, ok bool) {
+	network, name, ok = strings.Cut(subnet, "/subnets/")
+	at := strings.LastIndex(network, "/providers/")
+	return network, name, ok && at >= 0 && name != "" && !strings.Contains(name, "/") && strings.HasPrefix(network[at:], "/providers/"+TypeVNet+"/")
+}
+
 // Network is the key of the virtual network that the interface is in.
 func (n *NIC) Network() string {
 	for _, c := range n.Configurations {
-		if id, ok := ParseID(c.Subnet); ok && len(id.Types) == 2 {
-			return id.Parent().Key()
+		if network, _, ok := InNetwork(c.Subnet); ok {
+			return network
 		}
 	}
 	return ""
