@@ -224,14 +224,14 @@ func (l *azureLab) half(p probe, out bool) (v simazure.Verdict) {
 }
 
 func (l *azureLab) actual() verdicts {
-	out := verdicts{}
+	out := make(verdicts, len(l.probes))
 	l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
 		for _, p := range l.probes {
-			v, err := c.Verdicts().Allowed(l.flow(p))
+			passes, err := c.Verdicts().Passes(l.flow(p))
 			if err != nil {
 				l.Errorf("%s: %v", p, err)
 			}
-			out[p] = v.Allowed
+			out[p] = passes
 		}
 	})
 	return out

@@ -487,10 +487,6 @@ func (l *lab) unsettled() string {
 		}
 		return ""
 	}
-	mirrored, _, err := w.mirror.Current()
-	if err != nil {
-		return err.Error()
-	}
 	r, _ := l.realizer.Report(l.key())
 	switch {
 	case r.Result == nil:
@@ -504,6 +500,10 @@ func (l *lab) unsettled() string {
 	}
 	if refused := w.unmarkable.all(); len(refused) > 0 && l.marksPermitted {
 		return fmt.Sprintf("a mark is refused, and will be tried again: %v", refused)
+	}
+	mirrored, _, err := w.mirror.Current()
+	if err != nil {
+		return err.Error()
 	}
 	if d := gocmp.Diff(l.published(), mirrored, wholeGroups, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); d != "" {
 		return "the mirror is behind: " + d

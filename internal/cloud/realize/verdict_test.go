@@ -134,7 +134,7 @@ func passes(d evaluate.Decision, native bool) bool {
 
 // actual is what the simulator says.
 func (l *lab) actual() verdicts {
-	out := verdicts{}
+	out := make(verdicts, len(l.probes))
 	for _, p := range l.probes {
 		out[p] = l.passes(p)
 	}
