@@ -25,7 +25,7 @@ func MadeUp(name string, addrs addrset.Set) Candidate {
 }
 
 // in returns the addresses of the candidate in a family, or in all of them.
-func (c Candidate) in(family addrset.Set) addrset.Set {
+func (c *Candidate) in(family addrset.Set) addrset.Set {
 	if family.Len() == 1 {
 		return c.addrs.Intersect(family)
 	}
@@ -102,7 +102,7 @@ func (s *Fitter) nativeCandidates(c *Class, d cloud.Direction) []Candidate {
 }
 
 // within reports whether everything that the reference may come to mean in a family is in the set.
-func (c Candidate) within(set, family addrset.Set) bool {
+func (c *Candidate) within(set, family addrset.Set) bool {
 	return (len(family.IPv4()) == 0 || c.reach.IPv4().Within(set.IPv4())) && (len(family.IPv6()) == 0 || c.reach.IPv6().Within(set.IPv6()))
 }
 
@@ -112,21 +112,29 @@ func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, na
 	out := make([]flow.Cell, 0, len(want.Grants))
 	classes := s.classCandidates(view)
 	found := make([]*peerCover, len(want.Grants))
-	byNative, byClass := make([]bool, len(natives)), make([]bool, len(classes)) // which are referred to
-	referred := make([]bool, len(natives)+len(classes))                         // by rules that the cloud can have
+	// What is referred to, and what of it by rules that the cloud can have.
+	byNative, nativesRuled := make([]bool, len(natives)), make([]bool, len(natives))
+	var byClass []int
+	used, ruledByClass, classesRuled := s.used.begin(len(classes)), s.ruled.begin(len(classes)), 0
 	for k, h := range want.Grants {
 		family, ruled := flow.Family(h.Service.Protocol), s.lower.Unsupported(h.Service) == ""
 		cell, rest := s.byList(h, f)
-		for i, c := range natives {
+		for i := range natives {
+			c := &natives[i]
 			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.All, family) {
 				cell.Groups = append(cell.Groups, c.peer)
 				rest = rest.Minus(addrs)
-				byNative[i], referred[i] = true, referred[i] || ruled
+				byNative[i], nativesRuled[i] = true, nativesRuled[i] || ruled
 			}
 		}
 		found[k] = f.choose(s, view, s.coverByClasses(view, rest, h.All, family))
 		for _, i := range found[k].used {
-			byClass[i], referred[len(natives)+i] = true, referred[len(natives)+i] || ruled
+			if used.add(i) {
+				byClass = append(byClass, i)
+			}
+			if ruled && ruledByClass.add(i) {
+				classesRuled++
+			}
 		}
 		if f.counts {
 			continue
@@ -140,22 +148,24 @@ func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, na
 		cell.Addrs = cell.Addrs.Union(found[k].rest)
 		out = append(out, cell)
 	}
-	f.count(direction, referred)
+	f.count(direction, nativesRuled, classesRuled)
 	if f.counts {
 		return nil
 	}
 	nameEverywhere(out, want)
+	slices.Sort(byClass)
 	for k, h := range want.Grants {
 		family := flow.Family(h.Service.Protocol)
-		for i, c := range natives {
+		for i := range natives {
+			c := &natives[i]
 			if byNative[i] && !slices.Contains(out[k].Groups, c.peer) && c.within(h.All, family) {
 				out[k].Idle = append(out[k].Idle, c.peer)
 			}
 		}
 		within := s.classesWithin(view, h.All, family)
-		idle := make([]int, 0, len(classes)) // peers are large, and there may be hundreds
-		for i, used := range byClass {
-			if !used || !within(i) {
+		idle := make([]int, 0, len(byClass)) // peers are large, and there may be hundreds
+		for _, i := range byClass {
+			if !within(i) {
 				continue
 			}
 			if _, here := slices.BinarySearch(found[k].used, i); !here {
@@ -228,7 +238,9 @@ func (s *Fitter) covering(view *intent.Network, addrs, allowed, family addrset.S
 		return out
 	}
 	var taken []addrset.Set
-	for i, c := range s.classCandidates(view) {
+	classes := s.classCandidates(view)
+	for _, i := range s.overlapping(view, addrs) {
+		c := &classes[i]
 		set := c.in(family)
 		if !set.Overlaps(out.rest) || !set.Within(allowed) {
 			continue
@@ -243,6 +255,34 @@ func (s *Fitter) covering(view *intent.Network, addrs, allowed, family addrset.S
 	out.rest = out.rest.Minus(addrset.Union(taken...))
 	slices.SortFunc(out.peers, cloud.Peer.Compare)
 	return out
+}
+
+// overlapping are the indexes of the class candidates that have an address in a set, and of all
+// gatherings, sorted.
+func (s *Fitter) overlapping(view *intent.Network, set addrset.Set) (out []int) {
+	classes := s.classCandidates(view)
+	spans := s.spans.Get(view, func() owners {
+		var plain []int
+		for i := range classes {
+			if classes[i].gathers == 0 {
+				plain = append(plain, i)
+			}
+		}
+		return newOwners(classes, plain)
+	})
+	for i := 0; i < len(classes) && classes[i].gathers > 0; i++ {
+		out = append(out, i)
+	}
+	for i, family := range Families() {
+		for _, r := range family.of(set) {
+			at, _ := slices.BinarySearchFunc(spans[i], r.From, func(x ownedSpan, a addrset.Number) int { return x.To.Compare(a) })
+			for ; at < len(spans[i]) && !r.To.Less(spans[i][at].From); at++ {
+				out = append(out, spans[i][at].class)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // others are the groups besides the groups of classes that rules in a direction may refer to.

@@ -26,10 +26,10 @@ type forms struct {
 	repeat []bool
 }
 
-// count takes note of the groups that are referred to in a direction.
-func (f *forms) count(direction int, referred []bool) {
-	n := 0
-	for _, r := range referred {
+// count takes note of how many groups are referred to in a direction: of others, and of classes.
+func (f *forms) count(direction int, natives []bool, classes int) {
+	n := classes
+	for _, r := range natives {
 		if r {
 			n++
 		}

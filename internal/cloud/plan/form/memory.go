@@ -17,8 +17,34 @@ type memory struct {
 	// their divisions.
 	byClasses intent.Once[*intent.Network, addrset.Set]
 	divisions intent.Once[*intent.Network, division]
+	// spans tells which classes but gatherings have addresses where.
+	spans intent.Once[*intent.Network, owners]
+	// used and ruled are the classes that rules refer to.
+	used, ruled marks
 	// within tells which classes allowed addresses contain.
 	within intent.Once[withinKey, []answer]
+}
+
+// marks is a set of small numbers that is emptied without a look at any of them.
+type marks struct {
+	at   []int // when each was added
+	turn int
+}
+
+// begin empties the set, which numbers below n can be added to from then on.
+func (m *marks) begin(n int) *marks {
+	if len(m.at) < n {
+		m.at = make([]int, n)
+	}
+	m.turn++
+	return m
+}
+
+// add reports whether a number was not in the set before.
+func (m *marks) add(i int) bool {
+	added := m.at[i] != m.turn
+	m.at[i] = m.turn
+	return added
 }
 
 // Forget begins a new attempt.
