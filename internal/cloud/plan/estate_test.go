@@ -44,11 +44,15 @@ type nicSpec struct {
 	Public  string
 	Groups  []int
 	Managed bool
+	// Tags is how many tags others have given it.
+	Tags int `json:",omitempty"`
 }
 
+// vmSpec is a machine. If it is no VM it has one interface.
 type vmSpec struct {
 	Selected bool
 	Ports    []portSpec
+	Is       machine `json:",omitempty"`
 }
 
 // policySet is what the policy engine computed at one time: members are indexes of VMs; an index

@@ -68,10 +68,10 @@ func (e *estate) cloud() *fakeCloud {
 		s.Groups = append(s.Groups, out)
 	}
 	for i := range e.VMs {
-		s.VMs = append(s.VMs, cloud.VM{ID: vmID(i), State: cloud.VMRunning})
+		s.VMs = append(s.VMs, cloud.VM{ID: e.subject(i), State: cloud.VMRunning})
 	}
 	for i, n := range e.NICs {
-		nic := cloud.Interface{ID: nicID(i), NetworkID: netID(n.Net), OwnerID: s.OwnerID, Managed: n.Managed}
+		nic := cloud.Interface{ID: nicID(i), NetworkID: netID(n.Net), OwnerID: s.OwnerID, Managed: n.Managed, Tags: n.tags()}
 		for _, ip := range n.IPs {
 			nic.PrivateIPs = append(nic.PrivateIPs, netip.MustParseAddr(ip))
 		}
@@ -83,12 +83,14 @@ func (e *estate) cloud() *fakeCloud {
 		}
 		slices.Sort(nic.GroupIDs)
 		if n.VM >= 0 {
-			nic.VMID = vmID(n.VM)
+			nic.VMID = e.subject(n.VM)
 			s.VMs[n.VM].Interfaces = append(s.VMs[n.VM].Interfaces, nic.ID)
 			s.VMs[n.VM].NetworkID = nic.NetworkID
+			e.represent(n.VM, &nic)
 		}
 		s.Interfaces = append(s.Interfaces, nic)
 	}
+	e.leaveOutFree(s)
 	return &fakeCloud{snap: s, limits: e.Limits, isAbroad: func(group, network string, addr netip.Addr) bool {
 		return slices.ContainsFunc(e.NICs, func(n nicSpec) bool { return netID(n.Net) == network && e.isAbroad(group, n.Net, addr) })
 	}}
@@ -115,11 +117,7 @@ func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 		Regions: e.views(f), Failsafe: e.failsafe(),
 		Dependents: plan.DependentsRule{Default: plan.FollowDependents}, // does nothing where no group has the tag
 	}
-	for i, vm := range e.VMs {
-		if vm.Selected {
-			in.Entities[plan.EntityRef{Namespace: "vms", Name: vmID(i)}] = plan.VMRef{Region: e.regionOfVM(i), ID: vmID(i)}
-		}
-	}
+	e.choose(&in)
 	for i, members := range set.Address {
 		g := &v1beta2.AddressGroup{}
 		g.Name = fmt.Sprintf("ag-%d", i)
@@ -155,13 +153,13 @@ func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 		if in.Agents == nil {
 			in.Agents = map[plan.VMRef][2]bool{}
 		}
-		in.Agents[plan.VMRef{Region: e.regionOfVM(i), ID: vmID(i)}] = let
+		in.Agents[e.ref(i)] = let
 	}
 	for i, m := range set.Modes {
 		if in.Modes == nil {
 			in.Modes = map[plan.VMRef]plan.Mode{}
 		}
-		in.Modes[plan.VMRef{Region: e.regionOfVM(i), ID: vmID(i)}] = m
+		in.Modes[e.ref(i)] = m
 	}
 	return in
 }

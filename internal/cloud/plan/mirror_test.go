@@ -3,6 +3,7 @@ package plan_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
@@ -70,7 +71,7 @@ func (e *estate) newMirror() (*mirror, error) {
 		rs.SecurityGroups = append(rs.SecurityGroups, group)
 	}
 	for i, vm := range f.snap.VMs {
-		if len(vm.Interfaces) == 0 {
+		if len(vm.Interfaces) == 0 || vm.Interfaces[0] == vm.ID {
 			continue
 		}
 		state, _ := aws.ParseInstanceState("running")
@@ -83,7 +84,7 @@ func (e *estate) newMirror() (*mirror, error) {
 	for i, n := range f.snap.Interfaces {
 		nic := aws.NetworkInterface{
 			ID: n.ID, Account: owner, VPCID: n.NetworkID, SubnetID: strings.Replace(n.NetworkID, "vpc-", "subnet-", 1), Zone: zone.Name,
-			InterfaceType: "interface", MAC: fmt.Sprintf("02:00:00:00:00:%02x", i), Status: aws.StatusAvailable, RequesterManaged: n.Managed,
+			InterfaceType: "interface", MAC: fmt.Sprintf("02:00:00:00:00:%02x", i), Status: aws.StatusAvailable, RequesterManaged: n.Managed, Tags: maps.Clone(n.Tags),
 		}
 		for _, a := range n.PrivateIPs {
 			if a.Is6() {
@@ -99,7 +100,7 @@ func (e *estate) newMirror() (*mirror, error) {
 		for _, id := range n.GroupIDs {
 			nic.Groups = append(nic.Groups, aws.GroupName{ID: id, Name: f.group(id).Name})
 		}
-		if n.VMID != "" {
+		if n.VMID != "" && n.VMID != n.ID {
 			nic.Status = aws.StatusInUse
 			nic.Attachment = &aws.Attachment{ID: fmt.Sprintf("eni-attach-%08x", i), InstanceID: n.VMID, DeviceIndex: device[n.VMID], Status: "attached"}
 			device[n.VMID]++

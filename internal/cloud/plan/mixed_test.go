@@ -83,9 +83,11 @@ func (e *estate) views(f *fakeCloud) []plan.Region {
 		s.Networks = slices.DeleteFunc(slices.Clone(f.snap.Networks), func(n cloud.Network) bool { return elsewhere(n.ID) })
 		s.Interfaces = slices.DeleteFunc(slices.Clone(f.snap.Interfaces), func(n cloud.Interface) bool { return elsewhere(n.NetworkID) })
 		s.Groups = slices.DeleteFunc(slices.Clone(f.snap.Groups), func(g cloud.Group) bool { return elsewhere(g.NetworkID) })
-		for i, vm := range f.snap.VMs {
-			if e.regionOfVM(i) == region {
-				s.VMs = append(s.VMs, vm)
+		for i := range e.VMs {
+			for _, vm := range f.snap.VMs {
+				if vm.ID == e.subject(i) && e.regionOfVM(i) == region {
+					s.VMs = append(s.VMs, vm)
+				}
 			}
 		}
 		out = append(out, plan.Region{Snapshot: s, Limits: f.limits})

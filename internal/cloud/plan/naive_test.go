@@ -121,7 +121,7 @@ func (v *naive) rules(vm int, d cloud.Direction) ([]orderedRule, bool) {
 
 func (v *naive) inOrder(vm int, d cloud.Direction) (out []orderedRule, isolated bool) {
 	for i, p := range v.set.Policies {
-		if v.of(vm).without[policyName(p, i)+"/"+vmID(vm)] {
+		if v.of(vm).without[policyName(p, i)+"/"+v.subject(vm)] {
 			continue
 		}
 		for k, rule := range p.Rules {
@@ -220,6 +220,9 @@ func (v *naive) isMember(nic, member int, r remote) bool {
 	if member < len(v.VMs) {
 		if !v.VMs[member].Selected {
 			return false
+		}
+		if v.VMs[member].Is != "" {
+			return v.isAddressOf(nic, member, r.addr)
 		}
 		for i, n := range v.NICs {
 			if nicID(i) == r.nic && v.near(home, n.Net) {

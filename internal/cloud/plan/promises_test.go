@@ -108,12 +108,27 @@ func (p *promises) take(res *plan.Result) (any bool) {
 // allows reports an operation on something that is to stay as it is.
 func (p *promises) allows(op cloud.Op) error {
 	switch id := op.Target; {
-	case p.sacred[id]:
+	case p.sacred[id] && !p.ofDependents(op):
 		return fmt.Errorf("touches %s, which a planned VM holds", id)
 	case op.Kind == cloud.OpSetInterfaceGroups && p.strange[id]:
 		return fmt.Errorf("touches %s, which nobody has selected", id)
 	}
 	return nil
+}
+
+// ofDependents reports whether an operation is about nothing but rules that the owner of a group
+// permits for its dependents: an interface that holds the group allows what it allowed before.
+func (p *promises) ofDependents(op cloud.Op) bool {
+	follows := slices.ContainsFunc(p.Follows, func(group int) bool { return groupID(group) == op.Target })
+	ours := func(to cloud.Peer) bool {
+		for i := range p.Groups {
+			if to.GroupID == groupID(i) {
+				return false
+			}
+		}
+		return to.GroupID != "" || to.GroupName != ""
+	}
+	return follows && !slices.ContainsFunc(op.Rules, func(r cloud.Rule) bool { return !ours(r.Peer) })
 }
 
 // kept reports what is not as it was promised when nothing is left to do.

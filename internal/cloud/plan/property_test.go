@@ -727,7 +727,7 @@ func (p *phase) breaks(fl connection, got, final, old bool, end *fakeCloud) bool
 // is wanted of it: it allows what it allowed before.
 func (p *phase) stays(nic int) bool {
 	return nic >= 0 && slices.ContainsFunc(p.result.Refusals, func(r plan.Refusal) bool {
-		return r.Kept && r.Why.Is(reason.InterfaceStays) && r.VM.ID == vmID(p.NICs[nic].VM)
+		return r.Kept && r.Why.Is(reason.InterfaceStays) && p.NICs[nic].VM >= 0 && r.VM.ID == p.subject(p.NICs[nic].VM)
 	})
 }
 

@@ -40,13 +40,33 @@ func Refuses(m *model.Model, network string, op cloud.Op, limits cloud.Limits) e
 	case cloud.OpSetInterfaceGroups:
 		return refusesGroups(m, op, limits)
 	case cloud.OpTag:
-		for _, v := range op.Tags {
-			if len(v) > maxTagValue {
-				return fmt.Errorf("InvalidParameterValue: a tag of %d characters", len(v))
-			}
-		}
+		return refusesTags(m, op, limits)
 	case cloud.OpDeleteGroup:
 		return refusesDelete(m, op.Target)
+	}
+	return nil
+}
+
+func refusesTags(m *model.Model, op cloud.Op, limits cloud.Limits) error {
+	for _, v := range op.Tags {
+		if len(v) > maxTagValue {
+			return fmt.Errorf("InvalidParameterValue: a tag of %d characters", len(v))
+		}
+	}
+	for _, id := range op.Subjects() {
+		n := m.Interface(id)
+		if n == nil {
+			continue
+		}
+		count := len(n.Tags)
+		for k := range op.Tags {
+			if _, there := n.Tags[k]; !there {
+				count++
+			}
+		}
+		if limits.TagsPerResource > 0 && count > limits.TagsPerResource {
+			return fmt.Errorf("TagLimitExceeded: %s would have %d of %d", id, count, limits.TagsPerResource)
+		}
 	}
 	return nil
 }
