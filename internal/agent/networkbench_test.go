@@ -132,11 +132,12 @@ func compared(b *testing.B, name string, pairs int, of, with *path, once func(*p
 	measure(with) // what is learned with the first packet is known
 	measure(of)
 	var clock, processor []float64
+	before, busyBefore := measure(with)
 	for range pairs {
-		before, busyBefore := measure(with)
 		rate, busy := measure(of)
 		after, busyAfter := measure(with)
 		clock, processor = append(clock, 200*rate/(before+after)), append(processor, 200*busy/(busyBefore+busyAfter))
+		before, busyBefore = after, busyAfter // each follows one of the other kind
 	}
 	for unit, values := range map[string][]float64{"%": clock, "cpu-%": processor} {
 		slices.Sort(values)

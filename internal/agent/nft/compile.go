@@ -439,7 +439,8 @@ func (w *work) direction(c *class, d ruleset.Direction, policies []*policyParts)
 	base.Rules = slices.Concat(base.Rules, keepsLink(ruleset.IPv6, d, !w.igmp), keepsLink(ruleset.IPv4, d, !w.igmp))
 	w.program.Chains[d.String()] = base
 	entries, isolated := w.lanes(c, d, policies)
-	if entries == nil {
+	if entries == nil { // nothing follows that the other rules would spare a packet
+		base.Rules = base.Rules[:2]
 		return false
 	}
 	for _, f := range w.failsafe {

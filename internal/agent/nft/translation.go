@@ -117,7 +117,7 @@ func (n *Network) guardEnds(p *ruleset.Program) {
 	var rules []ruleset.Rule
 	for _, f := range []ruleset.Family{ruleset.IPv4, ruleset.IPv6} {
 		for _, m := range n.peers(p, f, rangesOf(n.Ends, f), false) {
-			rules = append(rules, ruleset.Rule{Matches: append(m, sent...), Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginSpoofed}})
+			rules = append(rules, ruleset.Rule{Matches: append(slices.Clip(sent), m...), Action: ruleset.Drop, Origin: &ruleset.Origin{Kind: ruleset.OriginSpoofed}})
 		}
 	}
 	if len(rules) == 0 || n.Port == 0 {

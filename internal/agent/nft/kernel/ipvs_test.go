@@ -218,7 +218,7 @@ func TestPoliciesOnTheNodeByIPVS(t *testing.T) {
 	node.IPVS = true
 	program := new(nft.Compiler).Compile(nft.Input{Node: node}).Program
 	host := program.Chains[string(ruleset.FromHost)]
-	host.Rules = append(host.Rules, ruleset.Rule{Action: ruleset.Drop})
+	host.Rules = append(host.Rules, ruleset.Rule{Matches: []ruleset.Match{{Kind: ruleset.MatchNeighbour}}, Action: ruleset.Accept}, ruleset.Rule{Action: ruleset.Drop})
 	if _, err := c.table.Apply(program); err != nil {
 		t.Fatal(err)
 	}
