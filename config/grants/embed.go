@@ -10,7 +10,7 @@ import (
 	"io/fs"
 )
 
-//go:embed accounts.yaml selectors.yaml break-glass.yaml deletion.yaml tiers.yaml set.yaml history.yaml personas.yaml users.yaml
+//go:embed accounts.yaml force.yaml selectors.yaml break-glass.yaml deletion.yaml tiers.yaml set.yaml history.yaml personas.yaml users.yaml
 var files embed.FS
 
 // FS returns the manifests as a file system: files with one or several documents each.
@@ -19,7 +19,7 @@ func FS() fs.FS { return files }
 // Policies are the names of the ValidatingAdmissionPolicies among them, each of which has a binding
 // of the same name.
 func Policies() []string {
-	return []string{"nephele-accounts", "nephele-selectors", "nephele-break-glass", "nephele-tiers"}
+	return []string{"nephele-accounts", "nephele-force", "nephele-selectors", "nephele-break-glass", "nephele-tiers"}
 }
 
 // DeletionPolicies are the names of those that keep accounts, selectors and their namespaces from

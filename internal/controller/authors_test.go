@@ -52,7 +52,7 @@ func TestAuthorsCheck(t *testing.T) {
 			t.Errorf("%s: %q, logged %q, %d changes; want %d, %d", when, text, logged, changes, wantLogged, wantChanges)
 		}
 	}
-	look("nothing installed", 1, 1, "nephele-accounts, nephele-selectors, nephele-break-glass, nephele-tiers (kubectl apply")
+	look("nothing installed", 1, 1, "nephele-accounts, nephele-force, nephele-selectors, nephele-break-glass, nephele-tiers (kubectl apply")
 	bindings := map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}
 	for _, name := range grants.Policies() {
 		meta := metav1.ObjectMeta{Name: name}

@@ -6,10 +6,14 @@ package v1alpha1
 const AnnotationConfirm = "nephele.io/confirm"
 
 // AnnotationForce on a CloudProviderAccount lets interfaces change for which there is no order that
-// keeps their flows, and closes first what is to be closed. Its value is the hash that `nephele
-// plan` prints with the flows that are cut meanwhile; that of another plan does nothing. It is
-// removed when nothing is blocked any more.
+// keeps their flows, and closes first what is to be closed. Its value is "HASH by USER": the hash
+// that `nephele plan` prints with the flows that are cut meanwhile, and the user that sets it.
+// Admission checks the user, and the record of changes has it. The hash of another plan does
+// nothing. The annotation is removed when nothing is blocked any more.
 const AnnotationForce = "nephele.io/force"
+
+// ForceBy stands between the hash and the user in AnnotationForce.
+const ForceBy = " by "
 
 // ConditionBraked (account): True while a change waits for a confirmation because it is larger than
 // spec.brake lets pass, False while a confirmed one is on its way.

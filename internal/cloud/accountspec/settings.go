@@ -3,6 +3,7 @@ package accountspec
 import (
 	"cmp"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -24,8 +25,8 @@ type Settings struct {
 	// annotation that lets go on what it holds.
 	BrakePercent, BrakeInterfaces int
 	Confirm                       string
-	// Force is the annotation v1alpha1.AnnotationForce, and ForcedBy which client set it, and when,
-	// as far as that is known.
+	// Force is the hash in the annotation v1alpha1.AnnotationForce, and ForcedBy which user set it,
+	// by which client, and when, as far as that is known.
 	Force, ForcedBy string
 	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups.
 	FormerGroups string
@@ -41,10 +42,11 @@ const mostPropagation = 300
 
 // SettingsOf returns what the account says; propagation is that of an account that says none.
 func SettingsOf(cpa *v1alpha1.CloudProviderAccount, propagation time.Duration) Settings {
+	force, user := word(cpa.Annotations[v1alpha1.AnnotationForce])
 	s := Settings{
 		Propagation: propagation,
 		Failsafe:    cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
-		Force: cpa.Annotations[v1alpha1.AnnotationForce], ForcedBy: annotatedBy(cpa, v1alpha1.AnnotationForce),
+		Force: force, ForcedBy: forcedBy(user, annotatedBy(cpa, v1alpha1.AnnotationForce)),
 		TakeOver:   cpa.Annotations[v1alpha1.AnnotationTakeOver],
 		Dependents: cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,
 		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
@@ -64,6 +66,24 @@ func SettingsOf(cpa *v1alpha1.CloudProviderAccount, propagation time.Duration) S
 		s.Propagation = time.Duration(min(max(*n, 0), mostPropagation)) * time.Second
 	}
 	return s
+}
+
+// word takes "HASH by USER" apart. The admission policy nephele-force refuses other users.
+func word(value string) (hash, user string) {
+	hash, user, _ = strings.Cut(value, v1alpha1.ForceBy)
+	return hash, cloud.Words(user)
+}
+
+// forcedBy names the user and the client. The client is all that the API server knows of a word
+// that names no user.
+func forcedBy(user, client string) string {
+	switch {
+	case user == "" && client != "":
+		return "the client " + client
+	case client != "":
+		return user + " with " + client
+	}
+	return user
 }
 
 // annotatedBy tells which client set an annotation, and when; empty if that is not known.

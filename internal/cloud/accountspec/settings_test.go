@@ -40,9 +40,20 @@ func TestForcedBy(t *testing.T) {
 	if got := SettingsOf(cpa, 0); got.Force != "" || got.ForcedBy != "" {
 		t.Errorf("without the annotation: %q by %q", got.Force, got.ForcedBy)
 	}
-	cpa.Annotations = map[string]string{v1alpha1.AnnotationForce: "0badc0ffee0badc0"}
-	if got := SettingsOf(cpa, 0); got.Force != "0badc0ffee0badc0" || got.ForcedBy != "kubectl-annotate at 2026-11-29T06:00:00Z" {
-		t.Errorf("%q by %q", got.Force, got.ForcedBy)
+	for value, want := range map[string]string{
+		"0badc0ffee0badc0":                   "the client kubectl-annotate at 2026-11-29T06:00:00Z",
+		"0badc0ffee0badc0 by alice":          "alice with kubectl-annotate at 2026-11-29T06:00:00Z",
+		"0badc0ffee0badc0 by alice by bob":   "alice by bob with kubectl-annotate at 2026-11-29T06:00:00Z",
+		"0badc0ffee0badc0 by \x1b[1mmallory": "[1mmallory with kubectl-annotate at 2026-11-29T06:00:00Z",
+	} {
+		cpa.Annotations = map[string]string{v1alpha1.AnnotationForce: value}
+		if got := SettingsOf(cpa, 0); got.Force != "0badc0ffee0badc0" || got.ForcedBy != want {
+			t.Errorf("%q: %q by %q", value, got.Force, got.ForcedBy)
+		}
+	}
+	cpa.ManagedFields, cpa.Annotations[v1alpha1.AnnotationForce] = nil, "0badc0ffee0badc0 by alice"
+	if got := SettingsOf(cpa, 0); got.ForcedBy != "alice" {
+		t.Errorf("where no client is known: %q", got.ForcedBy)
 	}
 }
 

@@ -44,7 +44,7 @@ func (l *lab) forWord() (word string, nics []string, said string) {
 		}
 		said = r.Result.Refusals[at].Message
 		_, rest, _ := strings.Cut(said, "nephele.io/force=")
-		word, _, _ = strings.Cut(rest, " ")
+		word, _, _ = strings.Cut(strings.Trim(rest, `"`), " ")
 		for _, vm := range r.Result.VMs {
 			for _, n := range vm.Interfaces {
 				if slices.Contains(r.Result.Refusals[at].Why.Objects, n.ID) {

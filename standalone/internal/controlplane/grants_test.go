@@ -335,6 +335,41 @@ func metav1SetAnnotation(o client.Object, key, value string) {
 	o.SetAnnotations(annotations)
 }
 
+// TestForceNamesItsUser: the word that lets go on what is blocked names the user that gives it, in
+// whatever way it is given. Others may take it away.
+func TestForceNamesItsUser(t *testing.T) {
+	guarded(t)
+	own := newNamespace(t, "forced")
+	name := "alice@" + own
+	alice, bob := person(t, name, own, "nephele-account-administrator", "edit"), person(t, "bob@"+own, own, "nephele-account-administrator", "edit")
+	const policy = "nephele-force"
+	how := fmt.Sprintf(`nephele.io/force="HASH by %s"`, name)
+	with := func(value string) *unstructured.Unstructured {
+		o := account(t, own, "a", own, "mine")
+		metav1SetAnnotation(o, cloudv1.AnnotationForce, value)
+		return o
+	}
+	patch := func(value string) client.Patch {
+		return merge(`{"metadata":{"annotations":{"nephele.io/force":%q}}}`, value)
+	}
+	mustRefuse(t, "create", policy, func(ctx context.Context) error { return alice.Create(ctx, with("abc by bob")) }, how)
+	mustDo(t, "an account", func(ctx context.Context) error { return alice.Create(ctx, account(t, own, "a", own, "mine")) })
+	for what, value := range map[string]string{
+		"nobody": "abc", "another user": "abc by bob@" + own, "an empty user": "abc by ", "another user and herself": "abc by bob by " + name, "herself and another user": "abc by " + name + " by bob",
+	} {
+		mustRefuse(t, what, policy, func(ctx context.Context) error { return alice.Patch(ctx, with(""), patch(value)) }, how)
+		mustRefuse(t, what+", applied", policy, func(ctx context.Context) error { return ways["server-side apply"](ctx, alice, with(value)) }, how)
+	}
+	mustDo(t, "herself", func(ctx context.Context) error { return alice.Patch(ctx, with(""), patch("abc by "+name)) })
+	mustDo(t, "something else meanwhile", func(ctx context.Context) error {
+		return bob.Patch(ctx, with(""), merge(`{"metadata":{"annotations":{"nephele.io/confirm":"abc"}},"spec":{"pollIntervalInSeconds":90}}`))
+	})
+	mustRefuse(t, "another hash in her name", policy, func(ctx context.Context) error { return bob.Patch(ctx, with(""), patch("def by "+name)) })
+	mustDo(t, "without it", func(ctx context.Context) error {
+		return bob.Patch(ctx, with(""), merge(`{"metadata":{"annotations":{"nephele.io/force":null}}}`))
+	})
+}
+
 // TestSelectorsNeedTheAccount: the author of a selector must be allowed to use the account that it
 // names.
 func TestSelectorsNeedTheAccount(t *testing.T) {

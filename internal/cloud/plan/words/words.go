@@ -257,7 +257,8 @@ func waitsForWord(r *reason.Reason) string {
 		text += fmt.Sprintf("; the annotation %s is %q, which is of another plan", v1alpha1.AnnotationForce, cloud.Words(r.Quoted))
 	}
 	namespace, name, _ := strings.Cut(r.Objects[0], "/")
-	text += fmt.Sprintf(". Force it before you confirm anything, because a confirmation counts for one plan alone. It goes on, closing first, with: kubectl annotate cloudprovideraccount %s -n %s %s=%s --overwrite", name, namespace, v1alpha1.AnnotationForce, r.Objects[1])
+	text += fmt.Sprintf(". Force it before you confirm anything, because a confirmation counts for one plan alone. It goes on, closing first, with: kubectl annotate cloudprovideraccount %s -n %s %s=\"%s%s$(kubectl auth whoami -o jsonpath={.status.userInfo.username})\" --overwrite",
+		name, namespace, v1alpha1.AnnotationForce, r.Objects[1], v1alpha1.ForceBy)
 	var cuts []string
 	for m := r.Because; m != nil; m = m.Because {
 		cuts = append(cuts, flowOf(m))

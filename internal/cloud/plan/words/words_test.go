@@ -26,7 +26,7 @@ var (
 	limits  = cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5}
 	orWord  = `; "nephele plan" tells with which word it goes on all the same`
 	forWord = ". Force it before you confirm anything, because a confirmation counts for one plan alone" +
-		". It goes on, closing first, with: kubectl annotate cloudprovideraccount shop -n vms nephele.io/force=abcd --overwrite"
+		". It goes on, closing first, with: kubectl annotate cloudprovideraccount shop -n vms nephele.io/force=\"abcd by $(kubectl auth whoami -o jsonpath={.status.userInfo.username})\" --overwrite"
 	cannotTell = "so it stays under control as it is, until the annotation nephele.io/former-groups of the account says what is to be given back: eni-1=GROUP,GROUP"
 )
 

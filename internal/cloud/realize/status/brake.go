@@ -111,7 +111,10 @@ func (s *Writer) writeBrake(ctx context.Context, a *accountStatus, r Report) err
 // takeAway removes annotations whose values are used up, unless there is another one by now.
 func (s *Writer) takeAway(ctx context.Context, account *cloudv1.CloudProviderAccount, spent map[string]string) error {
 	base := account.DeepCopy()
-	maps.DeleteFunc(account.Annotations, func(key, value string) bool { return value != "" && value == spent[key] })
+	maps.DeleteFunc(account.Annotations, func(key, value string) bool {
+		hash, _, _ := strings.Cut(value, cloudv1.ForceBy)
+		return spent[key] != "" && (value == spent[key] || hash == spent[key])
+	})
 	if len(account.Annotations) == len(base.Annotations) {
 		return nil
 	}

@@ -140,6 +140,7 @@ func TestBrakeStatus(t *testing.T) {
 	if c := meta.FindStatusCondition(d.account().Status.Conditions, cloudv1.ConditionBraked); !strings.Contains(c.Message, "nephele.io/force alone forces nothing of this: it takes both") {
 		t.Errorf("%+v", c)
 	}
+	d.force("0badc0ffee0badc0 by alice")
 	for _, spent := range []bool{false, true} {
 		r := report(brake.State{}, onVM("a", 1, true, ""))
 		r.Force, r.ForceSpent = "0badc0ffee0badc0", spent
