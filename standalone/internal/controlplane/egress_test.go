@@ -19,7 +19,7 @@ import (
 // TestEgressOfNodes: an agent writes Leases of Egresses only, for its own Node; and who may do
 // everything in a Namespace makes no Egress.
 func TestEgressOfNodes(t *testing.T) {
-	admin := acting(t, nil)
+	admin := guarded(t)
 	manifest, err := os.ReadFile("../../../config/nodes/egress.yaml")
 	mustNot(t, err)
 	mustNot(t, server(t).Apply(t.Context(), fstest.MapFS{"egress.yaml": {Data: manifest}}))
