@@ -40,19 +40,29 @@ fi
 
 SECONDS=0
 mkdir -p "$root/$(dirname "$output")"
+# Tests of several packages build the same binary at the same moment: the first one writes it, and the others find it as it should be.
+if command -v flock >/dev/null; then
+	exec 9>"$root/$output.lock"
+	flock 9
+fi
 # With -v the names of the packages appear on standard error as they are compiled, among the error messages.
 go build -trimpath -v -ldflags "$ldflags" -o "$root/$output" "$package" 2>"$tmp/stderr" &
 build=$!
-go list -deps "$package" >"$tmp/packages" 2>/dev/null || true
-total=$(wc -l <"$tmp/packages")
+
+# packages lists, once, what may be compiled, which takes seconds of a processor.
+packages() {
+	[[ -e $tmp/packages ]] || go list -deps "$package" >"$tmp/packages" 2>/dev/null || true
+}
 
 elapsed() { printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
 status() {
-	local n
-	# Among the names there are also the errors of the compiler, which are no packages.
-	n=$(grep -cxFf "$tmp/packages" "$tmp/stderr" || true)
-	((n <= total)) || n=$total
-	if ((n >= 5)); then
+	local n total
+	if (($(wc -l <"$tmp/stderr") >= 5)); then
+		packages
+		total=$(wc -l <"$tmp/packages")
+		# Among the names there are also the errors of the compiler, which are no packages.
+		n=$(grep -cxFf "$tmp/packages" "$tmp/stderr" || true)
+		((n <= total)) || n=$total
 		printf 'building %s ... %s, %d of at most %d packages compiled' "$output" "$(elapsed)" "$n" "$total"
 	else
 		printf 'building %s ... %s' "$output" "$(elapsed)"
@@ -81,6 +91,7 @@ build=
 if ((shown)); then printf '\r\033[K'; fi
 if ((code != 0)); then
 	# What is not the name of a package is a message.
+	packages
 	grep -vxFf "$tmp/packages" "$tmp/stderr" >&2 || true
 	echo "building $output failed after $(elapsed)" >&2
 	exit "$code"

@@ -197,16 +197,15 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// up builds and runs "nephele up". The binary is one of its own: other packages of tests write
-// theirs at the same time.
+// up builds and runs "nephele up".
 func (p *place) up() {
 	t := p.t
-	build := exec.Command("../../hack/build.sh", "standalone", "./cmd/nephele", "bin/browser/nephele")
+	build := exec.Command("../../hack/build.sh", "standalone", "./cmd/nephele", "bin/nephele")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the binary under test: %v\n%s", err, out)
 	}
 	dir, out := t.TempDir(), &output{}
-	cmd := exec.Command("../../bin/browser/nephele", "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--console", "off", "--allowed-endpoints", "loopback", "--propagation", "0s")
+	cmd := exec.Command("../../bin/nephele", "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--console", "off", "--allowed-endpoints", "loopback", "--propagation", "0s")
 	cmd.Stdout, cmd.Stderr = out, out
 	must(t, cmd.Start())
 	exited := make(chan struct{})
