@@ -27,7 +27,6 @@ import (
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
-	"github.com/nephele-io/nephele/standalone/internal/hubcmd"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
@@ -49,7 +48,7 @@ func run() int {
 		Backup: func(ctx context.Context, dataDir, into string) error {
 			return errors.Join(controlplane.Quiet(), controlplane.Backup(ctx, dataDir, into))
 		}})
-	own = append(own, upCommand(), cli.NewKeysCommand(up.Keys), hubcmd.NewCommand(terminal.ErrNo, up.DefaultDataDir),
+	own = append(own, upCommand(), cli.NewKeysCommand(up.Keys), up.NewHubCommand(terminal.ErrNo),
 		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: plancmd.Preview, Version: cli.Version(), No: terminal.ErrNo}))
 	return cli.Main(ctx, os.Args[1:], streams, own...)
 }

@@ -1,5 +1,6 @@
 // Package up runs the whole of Nephele in one process: a control plane, its API types, and the
-// controller, until it is asked to stop.
+// controller, until it is asked to stop. Several of these processes may be one hub, on one
+// database, which the command "hub" is for.
 //
 // Run owns everything it starts: when it returns, the controller has ended, the control plane has
 // been stopped in order, and the data directory is free. The Kubernetes libraries allow one control

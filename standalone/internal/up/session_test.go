@@ -63,11 +63,13 @@ func listAccounts(ctx context.Context, cfg *rest.Config) error {
 }
 
 func TestRunEndsWithTheController(t *testing.T) {
-	broken := errors.New("broken")
+	broken, dir := errors.New("broken"), t.TempDir()
 	for name, result := range map[string]error{"with an error": broken, "by itself": nil} {
 		t.Run(name, func(t *testing.T) {
 			controller := func(context.Context, *rest.Config, func()) error { return result }
-			err := Run(t.Context(), config(t, controller), func(ctx context.Context, _ Session) error {
+			cfg := config(t, controller)
+			cfg.DataDir = dir // one after the other, for a first start takes longer
+			err := Run(t.Context(), cfg, func(ctx context.Context, _ Session) error {
 				<-ctx.Done()
 				return ctx.Err()
 			})

@@ -1,4 +1,4 @@
-package hubcmd
+package up
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
 
-// TestShow: what is said of members, and whether all are well.
-func TestShow(t *testing.T) {
+// TestShowMembers: what is said of members, and whether all are well.
+func TestShowMembers(t *testing.T) {
 	one := controlplane.Member{Name: "first", Peer: "10.0.0.1:2380", Leads: true, Reached: true}
 	two, three := controlplane.Member{Name: "second", Peer: "10.0.0.2:2380", Reached: true}, controlplane.Member{Name: "third", Peer: "10.0.0.3:2380", Reached: true}
 	away := func(m controlplane.Member) controlplane.Member { m.Reached, m.Leads = false, false; return m }
@@ -28,15 +28,15 @@ func TestShow(t *testing.T) {
 		"first  none: started without --peer-listen  member, others follow it  yes\n":         {[]controlplane.Member{{Name: "first", Peer: "http://localhost:2380", Leads: true, Reached: true}}, true},
 	} {
 		var out strings.Builder
-		fine, err := show(&out, c.members)
+		fine, err := showMembers(&out, c.members)
 		if err != nil || fine != c.fine || !strings.Contains(out.String(), want) {
 			t.Errorf("%t %v\n%s\nwant %s", fine, err, out.String(), want)
 		}
 	}
 }
 
-// TestBadInput: nothing is left behind by a command that fails.
-func TestBadInput(t *testing.T) {
+// TestHubRefusesBadInput: nothing is left behind by a command that fails.
+func TestHubRefusesBadInput(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "there")
 	if err := os.WriteFile(there, nil, 0o600); err != nil {
@@ -49,8 +49,8 @@ func TestBadInput(t *testing.T) {
 		"accepts 1 arg(s), received 0": {"remove"},
 		"nothing that runs there":      {"list"},
 	} {
-		cmd := NewCommand(errors.New("no"), filepath.Join(dir, "none"))
-		cmd.SetArgs(args)
+		cmd := NewHubCommand(errors.New("no"))
+		cmd.SetArgs(append(args, "--data-dir", filepath.Join(dir, "none")))
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", args, err, want)

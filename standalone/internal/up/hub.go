@@ -1,7 +1,4 @@
-// Package hubcmd is "nephele hub": several "nephele up" that are one hub, on one database.
-//
-// It owns the flags and what is printed. A command runs once.
-package hubcmd
+package up
 
 import (
 	"encoding/json"
@@ -17,9 +14,9 @@ import (
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
 
-// NewCommand returns the command. No is the error that it returns when members are missing and this
-// has been printed; dataDir is where data is kept unless told otherwise.
-func NewCommand(no error, dataDir string) *cobra.Command {
+// NewHubCommand returns the command "hub", which makes one hub of several "nephele up". No is the
+// error that it returns when members are missing and this has been printed.
+func NewHubCommand(no error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Make one hub of several \"nephele up\", and show its members",
@@ -35,13 +32,13 @@ written at one is there at all, as long as most of them run, so three bear the l
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var dir string
-	cmd.PersistentFlags().StringVar(&dir, "data-dir", dataDir, "data directory of a \"nephele up\" that runs on this machine")
-	cmd.AddCommand(newAddCommand(&dir), newListCommand(&dir, no), newRemoveCommand(&dir))
+	cmd.PersistentFlags().StringVar(&dir, "data-dir", DefaultDataDir, "data directory of a \"nephele up\" that runs on this machine")
+	cmd.AddCommand(newHubAddCommand(&dir), newHubListCommand(&dir, no), newHubRemoveCommand(&dir))
 	return cmd
 }
 
-// reach does something with the control plane on a data directory.
-func reach(dir string, do func(*controlplane.Peering) error) error {
+// reachHub does something with the control plane on a data directory.
+func reachHub(dir string, do func(*controlplane.Peering) error) error {
 	p, err := controlplane.OpenPeering(dir)
 	if err != nil {
 		return err
@@ -49,7 +46,7 @@ func reach(dir string, do func(*controlplane.Peering) error) error {
 	return errors.Join(do(p), p.Close())
 }
 
-func newAddCommand(dir *string) *cobra.Command {
+func newHubAddCommand(dir *string) *cobra.Command {
 	var peer, file string
 	cmd := &cobra.Command{
 		Use:   "add NAME --peer IP:PORT --out FILE",
@@ -68,7 +65,7 @@ delete it when the member runs.`,
 			if err != nil {
 				return fmt.Errorf("--out: %w", err)
 			}
-			err = reach(*dir, func(p *controlplane.Peering) error {
+			err = reachHub(*dir, func(p *controlplane.Peering) error {
 				invitation, err := p.Add(cmd.Context(), args[0], peer)
 				if err != nil {
 					return err
@@ -89,7 +86,7 @@ delete it when the member runs.`,
 	return cmd
 }
 
-func newListCommand(dir *string, no error) *cobra.Command {
+func newHubListCommand(dir *string, no error) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "Show the members, which of them answer, and whether they are enough",
@@ -98,12 +95,12 @@ func newListCommand(dir *string, no error) *cobra.Command {
 Exit codes: 0 all members answer; 1 one does not, or there are not enough of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return reach(*dir, func(p *controlplane.Peering) error {
+			return reachHub(*dir, func(p *controlplane.Peering) error {
 				members, err := p.Members(cmd.Context())
 				if err != nil {
 					return err
 				}
-				fine, err := show(cmd.OutOrStdout(), members)
+				fine, err := showMembers(cmd.OutOrStdout(), members)
 				if err == nil && !fine {
 					err = no
 				}
@@ -113,8 +110,8 @@ Exit codes: 0 all members answer; 1 one does not, or there are not enough of the
 	}
 }
 
-// show prints members, and reports whether all are well.
-func show(out io.Writer, members []controlplane.Member) (fine bool, err error) {
+// showMembers prints members, and reports whether all are well.
+func showMembers(out io.Writer, members []controlplane.Member) (fine bool, err error) {
 	fine = true
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tPEER\tSTATE\tANSWERS")
@@ -152,7 +149,7 @@ func show(out io.Writer, members []controlplane.Member) (fine bool, err error) {
 	return fine && reached >= needed, err
 }
 
-func newRemoveCommand(dir *string) *cobra.Command {
+func newHubRemoveCommand(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove {NAME | PEER}",
 		Short: "Take a member out, by its name or its address",
@@ -160,7 +157,7 @@ func newRemoveCommand(dir *string) *cobra.Command {
 another one takes its place, so that the lost one does not count when it is asked how many are most of them.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return reach(*dir, func(p *controlplane.Peering) error { return p.Remove(cmd.Context(), args[0]) })
+			return reachHub(*dir, func(p *controlplane.Peering) error { return p.Remove(cmd.Context(), args[0]) })
 		},
 	}
 }
