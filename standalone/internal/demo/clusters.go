@@ -315,7 +315,7 @@ func (s *setStory) joins(ctx context.Context) error {
 		}
 		s.succeeds(code, "%s has joined by the printed line", m.plane.name)
 	}
-	if err := s.story.await(ctx, "both are in sync", s.inSync); err != nil {
+	if err := s.story.awaitEvery(ctx, commandPause, "both are in sync", s.inSync); err != nil {
 		return err
 	}
 	s.story.say("Both are in sync %s after the first token.", seconds(time.Since(begin)))
@@ -518,7 +518,7 @@ func (s *setStory) policy(ctx context.Context) error {
 		return err
 	}
 	s.story.check(nil, "in west the other policy applies to the Pods netops")
-	if err := s.story.await(ctx, "the forged address is told", func(ctx context.Context) (string, error) {
+	if err := s.story.awaitEvery(ctx, commandPause, "the forged address is told", func(ctx context.Context) (string, error) {
 		code, out, errOut, err := s.hub.nephele(ctx, s.story.limit, "cluster", "list")
 		if err != nil || code == 1 && strings.Contains(out, "west: not believed: Pod demo/forged: "+podAddresses()["forged"]) {
 			return "", err
@@ -604,7 +604,7 @@ func (s *setStory) hubBack(ctx context.Context) error {
 	if err := s.lookAtSet(expectSetBack, true); err != nil {
 		return err
 	}
-	if err := s.story.await(ctx, "both are in sync", s.inSync); err != nil {
+	if err := s.story.awaitEvery(ctx, commandPause, "both are in sync", s.inSync); err != nil {
 		return err
 	}
 	code, _, err := s.run(ctx, s.hub, "status", "--clusters")

@@ -17,6 +17,9 @@ const (
 	// poll is the time between two looks while waiting, and so the precision of the times that the
 	// story prints.
 	poll = 50 * time.Millisecond
+	// commandPause is the same where a command looks: a process that starts takes a quarter of a
+	// second of a processor, which what is waited for could use.
+	commandPause = time.Second
 	// grace is how long the cloud may be behind what the status says before the story goes on with
 	// what is there.
 	grace = 5 * time.Second
@@ -63,6 +66,11 @@ func (e *timeout) Error() string {
 
 // await waits until missing says nothing.
 func (s *story) await(ctx context.Context, what string, missing func(context.Context) (string, error)) error {
+	return s.awaitEvery(ctx, poll, what, missing)
+}
+
+// awaitEvery is await with another time between two looks.
+func (s *story) awaitEvery(ctx context.Context, pause time.Duration, what string, missing func(context.Context) (string, error)) error {
 	s.steps.Step("waiting until " + what)
 	defer s.steps.Step("")
 	bounded, cancel := context.WithTimeout(ctx, s.limit)
@@ -90,7 +98,7 @@ func (s *story) await(ctx context.Context, what string, missing func(context.Con
 				return context.Cause(ctx)
 			}
 			return &timeout{what, last, s.limit}
-		case <-time.After(poll):
+		case <-time.After(pause):
 		}
 	}
 }
