@@ -248,7 +248,7 @@ var refusals = map[string]struct {
 // that names it, what is left out is filled in, and tiers and groups may come and go.
 func TestAdmissionLive(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := pooledCluster(t)
 	strict := client.WithFieldValidation(c.client, metav1.FieldValidationStrict)
 	for _, text := range []string{antrea("ClusterGroup", "leaf", "{podSelector: {}}"), antrea("ClusterGroup", "parent", "{childGroups: [leaf, missing]}")} {
 		if err := strict.Create(t.Context(), manifestOf(t, text)); err != nil {

@@ -48,7 +48,11 @@ func newAgented(t *testing.T, addr, peer netip.Addr, flags ...string) *agented {
 	a := &agented{host: nfttest.NewHost(t), peer: nfttest.NewHost(t), files: t.TempDir(), port: 20000, addr: addr, peerAddr: peer}
 	nfttest.Connect(t, a.host, a.peer, []netip.Prefix{netip.PrefixFrom(addr, 24)}, []netip.Prefix{netip.PrefixFrom(peer, 24)})
 	nfttest.Serve(t, a.host, 80, 82, addr)
-	a.cluster = newCluster(t, flags...)
+	if len(flags) == 0 {
+		a.cluster = pooledCluster(t)
+	} else {
+		a.cluster = newCluster(t, flags...)
+	}
 	return a
 }
 
@@ -102,7 +106,7 @@ func TestAgent(t *testing.T) {
 	edit(t, a.client, allow, func() { allow.Spec.Ingress[0].Ports[0].Port = ptr(intstr.FromInt(81)) })
 	a.sees("the edit is enforced", false, true)
 
-	eventually(t, "explain knows what the agent does", func(context.Context) (bool, string) {
+	eventuallyTold(t, "explain knows what the agent does", func(context.Context) (bool, string) {
 		out, err := a.nephele("explain", "--from", agentPeer.String(), "--to", "ee/vms/web", "--port", "80")
 		return strings.Contains(out, "TCP port 80: Drop") && !strings.Contains(out, "given already"), fmt.Sprintf("%s %v", out, err)
 	})
@@ -173,7 +177,7 @@ func (a *agented) sees(what string, want80, want81 bool) {
 // flows waits until the flows that are asked for have lines with all words of each list.
 func (a *agented) flows(what string, args []string, want ...[]string) {
 	a.t.Helper()
-	eventually(a.t, "the flows are told "+what, func(context.Context) (bool, string) {
+	eventuallyTold(a.t, "the flows are told "+what, func(context.Context) (bool, string) {
 		out, err := a.nephele(append([]string{"flows"}, args...)...)
 		for _, words := range want {
 			found := false
@@ -250,7 +254,11 @@ func (a *agented) startAgent(config string) (stop func(os.Signal)) {
 		a.t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		err := cmd.Wait()
+		spent(a.t.Name(), cmd.ProcessState, true)
+		ended <- err
+	}()
 	stop = func(s os.Signal) {
 		a.t.Helper()
 		if cmd.Process.Signal(s) != nil {
@@ -344,7 +352,7 @@ func TestAgentEnrollsByToken(t *testing.T) {
 	if err := a.client.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is served no more", func(context.Context) (bool, string) {
+	eventuallyTold(t, "it is served no more", func(context.Context) (bool, string) {
 		out, err := exec.Command(binary, "agent", "status", "--socket", filepath.Join(a.files, "agent.sock")).CombinedOutput()
 		return strings.Contains(string(out), "vms/web: Kept") && strings.Contains(string(out), "trouble with server"), fmt.Sprintf("%s %v", out, err)
 	})

@@ -489,7 +489,7 @@ func TestGrantsAreShipped(t *testing.T) {
 	if policies < 4 || bindings < policies {
 		t.Errorf("config/ has %d admission policies and %d bindings", policies, bindings)
 	}
-	c := newCluster(t)
+	c := pooledCluster(t)
 	for kind, version := range map[string]string{"ClusterRole": "rbac.authorization.k8s.io/v1", "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
 		"ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1"} {
 		list := &unstructured.UnstructuredList{}

@@ -24,7 +24,7 @@ import (
 // is put right as well.
 func TestDriftNamesItsAuthor(t *testing.T) {
 	t.Parallel()
-	im := importAccount(t, newCluster(t), hybridCloud)
+	im := importAccount(t, pooledCluster(t), hybridCloud)
 	vm := firstWithRole(hybridCloud, "db")
 	region, _, native := im.placeOf(vm)
 	owner := im.server.World().Accounts()[0].ID

@@ -26,7 +26,7 @@ import (
 // is named at the object that it is about, and nothing that works stops working.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := pooledCluster(t)
 	im := importAccount(t, c, hybridCloud)
 	policies := decodePolicies(t, policiesYAML)
 	next := im.oracle.copy()

@@ -81,7 +81,7 @@ func TestClusterSet(t *testing.T) {
 	west.admits("10.1.0.5", "10.2.0.8")
 	west.guards("db")
 	hub.tells("west", "Realizing") // nobody enforces there
-	eventually(t, "the forged claim is told", func(context.Context) (bool, string) {
+	eventuallyTold(t, "the forged claim is told", func(context.Context) (bool, string) {
 		code, out, _ := run(t, "cluster", "list", "--kubeconfig", hub.kubeconfig())
 		return code == 1 && strings.Contains(out, "east: not believed: Pod shop/forged: 10.2.0.99"), out
 	})
@@ -243,7 +243,7 @@ func TestAntreaMember(t *testing.T) {
 	db.Status.PodIP, db.Status.PodIPs = "10.2.0.7", []corev1.PodIP{{IP: "10.2.0.7"}}
 	must(t, west.client.Status().Update(t.Context(), db))
 	for from, byRule := range map[string]bool{"east:shop/web": true, "192.0.2.7": false} {
-		eventually(t, "west answers what becomes of what comes from "+from, func(context.Context) (bool, string) {
+		eventuallyTold(t, "west answers what becomes of what comes from "+from, func(context.Context) (bool, string) {
 			_, out, errOut := run(t, "explain", "--from", from, "--to", "west:shop/db", "--port", "5432", "--kubeconfig", hub.kubeconfig())
 			return strings.Contains(out, "ingress west: Allow") && strings.Contains(out, "hub-db-from-web") == byRule, out + errOut
 		})

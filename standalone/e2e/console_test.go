@@ -145,7 +145,11 @@ func consoleFor(t *testing.T, c *cluster, args ...string) string {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		err := cmd.Wait()
+		spent(t.Name(), cmd.ProcessState, true)
+		ended <- err
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
@@ -168,7 +172,7 @@ func consoleFor(t *testing.T, c *cluster, args ...string) string {
 // sees and does what the cluster lets him, and nobody what the console could.
 func TestConsole(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := pooledCluster(t)
 	link := regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/open\?code=\S+`).FindStringSubmatch(c.process.output.String())
 	if link == nil {
 		t.Fatalf("there is no link in\n%s", c.process.output)

@@ -39,7 +39,7 @@ type enforcers struct {
 
 func newEnforcers(t *testing.T) *enforcers {
 	t.Helper()
-	e := &enforcers{cluster: newCluster(t)}
+	e := &enforcers{cluster: pooledCluster(t)}
 	var err error
 	if e.config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(e.dir, "kubeconfig")); err != nil {
 		t.Fatal(err)

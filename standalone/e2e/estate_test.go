@@ -108,6 +108,7 @@ func importAccount(t *testing.T, c *cluster, ac accountCase) *imported {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(c.giveBack)
 	im := &imported{t: t, c: c, server: server, guard: g, oracle: oracle{native: map[string][]string{}}, effects: ac.effects}
 	vms := 0
 	for _, r := range state.Regions {

@@ -169,6 +169,7 @@ func (x *existing) start(more ...string) *pod {
 	p.process = &process{cmd: cmd, output: out, exited: make(chan struct{})}
 	go func() {
 		p.err = cmd.Wait()
+		spent(x.t.Name(), cmd.ProcessState, true)
 		close(p.exited)
 	}()
 	x.t.Cleanup(func() {

@@ -55,7 +55,12 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	endPool()
+	if *printCosts {
+		tellCosts()
+	}
+	return code
 }
 
 // testScheme knows every kind that the tests use.
@@ -109,6 +114,8 @@ type cluster struct {
 	env     map[string]string
 	process *process
 	client  client.Client
+	// pooled is set if other tests use it, too.
+	pooled *pooled
 }
 
 const (
@@ -190,8 +197,13 @@ func (c *cluster) start() {
 		c.t.Fatal(err)
 	}
 	p := &process{cmd: cmd, output: out, exited: make(chan struct{})}
+	payer := c.t.Name()
+	if c.pooled != nil {
+		payer = "clusters of the pool"
+	}
 	go func() {
 		p.err = cmd.Wait()
+		spent(payer, cmd.ProcessState, true)
 		close(p.exited)
 	}()
 	c.process = p
@@ -289,6 +301,19 @@ const waitLimit = 10 * time.Minute
 // eventually waits until ok holds, and fails the test with what why says last.
 func eventually(t *testing.T, what string, ok func(ctx context.Context) (done bool, why string)) {
 	t.Helper()
+	eventuallyEvery(t, 100*time.Millisecond, what, ok)
+}
+
+// eventuallyTold is eventually for what a command has to tell: a process that starts takes a
+// quarter of a second of a processor, which what is waited for could use.
+func eventuallyTold(t *testing.T, what string, ok func(ctx context.Context) (done bool, why string)) {
+	t.Helper()
+	eventuallyEvery(t, time.Second, what, ok)
+}
+
+// eventuallyEvery is eventually with the time between two looks.
+func eventuallyEvery(t *testing.T, pause time.Duration, what string, ok func(ctx context.Context) (done bool, why string)) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for {
@@ -299,7 +324,7 @@ func eventually(t *testing.T, what string, ok func(ctx context.Context) (done bo
 		select {
 		case <-ctx.Done():
 			t.Fatalf("%s: not after %s: %s", what, waitLimit, why)
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }
@@ -320,6 +345,7 @@ func runIn(t *testing.T, limit time.Duration, env []string, args ...string) (cod
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.Writer(&out), io.Writer(&errOut)
 	err := cmd.Run()
+	spent(t.Name(), cmd.ProcessState, false)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%v: %v", args, err)

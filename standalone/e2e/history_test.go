@@ -93,7 +93,7 @@ func TestHistory(t *testing.T) {
 	}
 	wanted := func(what string, want ...string) {
 		t.Helper()
-		eventually(t, what, func(context.Context) (bool, string) {
+		eventuallyTold(t, what, func(context.Context) (bool, string) {
 			out, err := c.nephele("history", "shop/p", "-o", "json")
 			if err != nil {
 				return false, err.Error() + out
@@ -181,6 +181,7 @@ func (c *cluster) nephele(args ...string) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
+	spent(c.t.Name(), cmd.ProcessState, false)
 	return out.String(), err
 }
 

@@ -51,7 +51,7 @@ func (h *hubs) list(at string) (int, string) {
 // says waits until one of them says something of all.
 func (h *hubs) says(at string, code int, text string) {
 	h.t.Helper()
-	eventually(h.t, at+" says: "+text, func(context.Context) (bool, string) {
+	eventuallyTold(h.t, at+" says: "+text, func(context.Context) (bool, string) {
 		got, out := h.list(at)
 		return got == code && strings.Contains(out, text), fmt.Sprint(got, out)
 	})
@@ -116,7 +116,7 @@ func TestHubOfThree(t *testing.T) {
 		return err == nil, fmt.Sprint(err)
 	})
 	west.guards("db", "web")
-	eventually(t, "status names the member that is away", func(context.Context) (bool, string) {
+	eventuallyTold(t, "status names the member that is away", func(context.Context) (bool, string) {
 		code, out, errOut := run(t, "status", "--kubeconfig", third.kubeconfig())
 		return code == 1 && strings.Contains(out, "2 of 3 answer, and 2 are needed; away: first"), out + errOut
 	})

@@ -41,7 +41,7 @@ func newNativeArena(t *testing.T, text, queue string) *nativeArena {
 	must(t, err)
 	t.Cleanup(func() { must(t, server.Close()) })
 	vpcs := []string{nativeVPC}
-	a := &nativeArena{imported: &imported{t: t, c: newCluster(t), server: server, guard: &guard{}, oracle: oracle{native: map[string][]string{}}, vpcs: vpcs}}
+	a := &nativeArena{imported: &imported{t: t, c: pooledCluster(t), server: server, guard: &guard{}, oracle: oracle{native: map[string][]string{}}, vpcs: vpcs}}
 	objects := accountObjects(server.URL(), []string{nativeRegion}, vpcs)
 	a.account = objects[3].(*cloudv1.CloudProviderAccount)
 	if queue != "" {

@@ -41,7 +41,7 @@ func TestNodeAgent(t *testing.T) {
 	lab := nfttest.NewLab(t)
 	pod := nfttest.PodAddresses(0)[0]
 	a := &agented{host: lab.Node, peer: lab.Peers, files: t.TempDir(), port: 20000, addr: pod, peerAddr: netip.MustParseAddr("10.9.9.1")}
-	a.cluster = newCluster(t)
+	a.cluster = pooledCluster(t)
 	for _, dir := range []string{"../../config/agents", "../../config/nodes"} {
 		for _, o := range built(t, dir) {
 			if o.GetKind() == "DaemonSet" { // its Pod is below

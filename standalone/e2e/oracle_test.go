@@ -200,8 +200,8 @@ func half(d evaluate.Decision, native packet.Half) (bool, error) {
 func observe(w *world.World, flows []flow) []bool {
 	out := make([]bool, len(flows))
 	for i, f := range flows {
-		v, err := w.Allowed(f.inWorld())
-		out[i] = err == nil && v.Allowed
+		passes, err := w.Passes(f.inWorld())
+		out[i] = err == nil && passes
 	}
 	return out
 }

@@ -37,7 +37,7 @@ func TestQuickStart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	im := &imported{t: t, c: newCluster(t), server: server, oracle: oracle{native: map[string][]string{}}}
+	im := &imported{t: t, c: pooledCluster(t), server: server, oracle: oracle{native: map[string][]string{}}}
 	for _, r := range state.Regions {
 		for _, n := range r.NetworkInterfaces {
 			for _, g := range n.Groups {

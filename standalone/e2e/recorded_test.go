@@ -55,7 +55,7 @@ var refusedField = map[string]string{
 func TestRecordedCasesLive(t *testing.T) {
 	t.Parallel()
 	cases := recordedCases(t)
-	r := newReplay(t, newCluster(t))
+	r := newReplay(t, pooledCluster(t))
 	for i, c := range cases {
 		if i%tier.Pick(8, 8, 1) != 0 {
 			continue

@@ -147,7 +147,7 @@ func TestReleaseAndBack(t *testing.T) {
 func (im *imported) nothingToDo(program string) {
 	im.t.Helper()
 	kubeconfig := filepath.Join(im.c.dir, "kubeconfig")
-	eventually(im.t, "the plan is empty", func(ctx context.Context) (bool, string) {
+	eventuallyTold(im.t, "the plan is empty", func(ctx context.Context) (bool, string) {
 		out, err := exec.CommandContext(ctx, program, "plan", "--kubeconfig", kubeconfig).CombinedOutput()
 		return err == nil, fmt.Sprint(string(out), err)
 	})

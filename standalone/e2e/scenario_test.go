@@ -139,7 +139,7 @@ func TestAccounts(t *testing.T) {
 	for _, ac := range []accountCase{webTier, hybridCloud, collector(t)}[:tier.Pick(1, 1, 3)] {
 		t.Run(ac.name, func(t *testing.T) {
 			t.Parallel()
-			im := importAccount(t, newCluster(t), ac)
+			im := importAccount(t, pooledCluster(t), ac)
 			runScenario(im, ac)
 		})
 	}
@@ -366,7 +366,7 @@ spec:
 `), 0o600))
 	for _, args := range [][]string{{}, {"-f", policy}, {"-f", policy, "-o", "json"}, {"-f", policy, "--all"}} {
 		args = append([]string{"plan", "--kubeconfig", kubeconfig}, args...)
-		eventually(t, fmt.Sprintf("the same answer to %v", args), func(context.Context) (bool, string) {
+		eventuallyTold(t, fmt.Sprintf("the same answer to %v", args), func(context.Context) (bool, string) {
 			code, out, errOut := run(t, args...)
 			localCode, local, localErr := run(t, append(args, "--local")...)
 			if code == 2 || strings.Contains(errOut, "worked out here") || len(args) > 4 && !strings.Contains(out, "9100") {

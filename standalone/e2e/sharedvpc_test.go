@@ -77,7 +77,7 @@ func newShared(t *testing.T) *shared {
 			t.Error(err)
 		}
 	})
-	s.imported = &imported{t: t, c: newCluster(t), server: server, guard: &guard{}, oracle: oracle{native: map[string][]string{}}}
+	s.imported = &imported{t: t, c: pooledCluster(t), server: server, guard: &guard{}, oracle: oracle{native: map[string][]string{}}}
 	for _, n := range s.nics {
 		s.oracle.native[n.ID] = []string{n.Groups[0].ID}
 	}

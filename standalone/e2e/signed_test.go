@@ -54,7 +54,7 @@ func TestEnrollBySignature(t *testing.T) {
 	}
 	enroll := h.enroller(token)
 	// Until the account has been read, that is what is told.
-	eventually(t, "nobody hands the VM to its agent", func(context.Context) (bool, string) {
+	eventuallyTold(t, "nobody hands the VM to its agent", func(context.Context) (bool, string) {
 		_, out, err := enroll(time.Millisecond)
 		if err == nil {
 			t.Fatal("a VM that nobody hands to its agent has enrolled", out)
@@ -193,7 +193,7 @@ func TestEnrollByAttestation(t *testing.T) {
 	}
 	enroll := a.enroller(token)
 	vmID := build.GUIDOf("vm db")
-	eventually(t, "nobody hands the VM to its agent", func(context.Context) (bool, string) {
+	eventuallyTold(t, "nobody hands the VM to its agent", func(context.Context) (bool, string) {
 		_, out, err := enroll(time.Millisecond)
 		if err == nil {
 			t.Fatal("a VM that nobody hands to its agent has enrolled", out)
