@@ -41,6 +41,9 @@ func (p *memberPatch) view(h *header, s *Scratch) (runtime.Object, bool) {
 type memberChange struct {
 	member Member
 	verb   verb
+	// unseen says that the receiver holds another member of the identity than the one that left,
+	// which has overwritten it meanwhile.
+	unseen bool
 }
 
 type verb uint8
@@ -86,11 +89,11 @@ func (p *memberPatch) then(next *memberPatch) *memberPatch {
 func (c memberChange) then(next memberChange) (memberChange, bool) {
 	switch {
 	case c.verb == leave:
-		return memberChange{next.member, overwrite}, !sameMember(c.member, next.member)
+		return memberChange{member: next.member, verb: overwrite}, c.unseen || !sameMember(c.member, next.member)
 	case next.verb == leave:
-		return next, c.verb == overwrite
+		return memberChange{member: next.member, verb: leave, unseen: true}, c.verb == overwrite
 	default:
-		return memberChange{next.member, c.verb}, true
+		return memberChange{member: next.member, verb: c.verb}, true
 	}
 }
 
@@ -207,11 +210,11 @@ func (d *groupDiff) cut(key string, upTo Member) *memberPatch {
 	for _, t := range seen {
 		switch {
 		case t.after == nil:
-			p.changes = append(p.changes, memberChange{t.before, leave})
+			p.changes = append(p.changes, memberChange{member: t.before, verb: leave})
 		case t.before == nil:
-			p.changes = append(p.changes, memberChange{t.after, come})
+			p.changes = append(p.changes, memberChange{member: t.after, verb: come})
 		case !sameMember(t.before, t.after):
-			p.changes = append(p.changes, memberChange{t.after, overwrite})
+			p.changes = append(p.changes, memberChange{member: t.after, verb: overwrite})
 		}
 	}
 	if len(p.changes) == 0 {

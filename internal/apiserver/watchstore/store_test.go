@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 
@@ -172,6 +174,45 @@ func TestNodesWithTheSameAddress(t *testing.T) {
 	names("replaced", "k")
 	change(nil, []Member{node("k")})
 	names("all go")
+}
+
+// TestOverwrittenAndGone: a member changes, goes and comes back as it was when it went, and the
+// receiver, which has read none of that, still holds what was before.
+func TestOverwrittenAndGone(t *testing.T) {
+	pod := func(port int32) *GivenMember {
+		return &GivenMember{GroupMember: v1beta2.GroupMember{Pod: &v1beta2.PodReference{Namespace: "ns", Name: "p"}, Ports: []v1beta2.NamedPort{{Name: "web", Port: port}}}}
+	}
+	node := func(name string) *GivenMember {
+		return &GivenMember{GroupMember: v1beta2.GroupMember{Node: &v1beta2.NodeReference{Name: name}, IPs: []v1beta2.IPAddress{{10, 0, 0, 1}}}}
+	}
+	for what, c := range map[string]struct {
+		first, then *GivenMember
+		removed     []Member
+	}{
+		"the port of a Pod":                {pod(80), pod(81), nil},
+		"another Node of the same address": {node("m"), node("n"), []Member{node("m")}},
+	} {
+		s := New(Options{})
+		s.Publish(Changes{AddressGroups: []GroupChange{{Name: "g", Added: []Member{c.first}, SpanAdded: []string{"a"}}}})
+		w, held := mustWatch(t, s, AddressGroups, "a"), newClient(AddressGroups)
+		if err := held.drain(w); err != nil {
+			t.Fatal(err)
+		}
+		for _, change := range []GroupChange{{Added: []Member{c.then}, Removed: c.removed}, {Removed: []Member{c.then}}, {Added: []Member{c.then}}} {
+			change.Name = "g"
+			s.Publish(Changes{AddressGroups: []GroupChange{change}})
+		}
+		if err := held.drain(w); err != nil {
+			t.Fatal(err)
+		}
+		if listed, err := listing(s, AddressGroups, "a"); err != nil || listed != held.state() {
+			t.Errorf("%s: List gives %s, the client holds %s (%v)", what, listed, held.state(), err)
+		}
+		got := slices.Collect(maps.Values(held.groups["g"]))
+		if diff := cmp.Diff([]v1beta2.GroupMember{c.then.GroupMember}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
 }
 
 func TestUnknownResource(t *testing.T) {
