@@ -27,7 +27,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	rounds := cmp.Or(*killRounds, tier.Pick(2, 2, 40))
 	t.Logf("seed %d, %d rounds (repeat with -args -kill-seed N -kill-rounds N)", *killSeed, rounds)
 	rng := rand.New(rand.NewPCG(*killSeed, 0))
-	c := pooledCluster(t)
+	c := newCluster(t) // one of its own, whose whole record of changes is compared with the calls
 	im := importAccount(t, c, hybridCloud)
 	all := decodePolicies(t, policiesYAML)
 	vm := firstWithRole(hybridCloud, "app")
