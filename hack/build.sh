@@ -43,7 +43,7 @@ mkdir -p "$root/$(dirname "$output")"
 # Tests of several packages build the same binary at the same moment: the first one writes it, and the others find it as it should be.
 if command -v flock >/dev/null; then
 	exec 9>"$root/$output.lock"
-	flock 9
+	flock -n 9 || { echo "waiting for another build of $output"; flock 9; }
 fi
 # With -v the names of the packages appear on standard error as they are compiled, among the error messages.
 go build -trimpath -v -ldflags "$ldflags" -o "$root/$output" "$package" 2>"$tmp/stderr" &
