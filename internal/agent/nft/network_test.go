@@ -63,6 +63,17 @@ func TestIsolationKeepsTheLink(t *testing.T) {
 	}
 }
 
+// TestNodeWithoutPoliciesAsksLittle: a Node that no policy applies to passes its own packets,
+// and each that it wraps is one, through no rule that decides nothing.
+func TestNodeWithoutPoliciesAsksLittle(t *testing.T) {
+	program := new(nft.Compiler).Compile(nft.Input{Node: &nft.Node{}}).Program
+	for _, base := range []ruleset.Base{ruleset.ToHost, ruleset.FromHost} {
+		if rules := program.Chains[string(base)].Rules; len(rules) != 2 || rules[0].Action != ruleset.Drop || rules[0].Matches[0].Kind != ruleset.MatchDead {
+			t.Errorf("chain %s asks %d rules, want those about connections that were given up and established ones: %+v", base, len(rules), rules)
+		}
+	}
+}
+
 // TestWrappedIsUntrackedOverIPv4: conntrack follows no VXLAN packet that a Node sends or that comes
 // to it over IPv4. Over IPv6 it does: by the entry policies admit the message that a packet was too
 // big.
