@@ -33,11 +33,7 @@ type result struct {
 }
 
 // long runs all parts that have not held yet with these sources, and prints the table.
-func (r *runner) long(ctx context.Context, parts []part, fresh bool) error {
-	sources, err := sourcesID(ctx)
-	if err != nil {
-		return err
-	}
+func (r *runner) long(ctx context.Context, parts []part, sources string, fresh bool) error {
 	kept := results{Sources: sources, Parts: map[string]result{}}
 	if raw, err := os.ReadFile(keptResults); err == nil {
 		var before results
@@ -103,7 +99,7 @@ func (r *runner) table(k results) error {
 	fmt.Fprintf(r.out, "\n| part | what | result | minutes | not proven here |\n|---|---|---|---|---|\n")
 	var missing []string
 	r.unproven = nil
-	for _, p := range longParts() {
+	for _, p := range longParts("") {
 		got, ran := k.Parts[p.name]
 		word := "held"
 		switch {

@@ -40,7 +40,11 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	parts, err := tierOf(ctx, flags.Arg(0))
+	sources, err := sourcesID(ctx)
+	if err != nil {
+		return err
+	}
+	parts, err := tierOf(ctx, flags.Arg(0), sources)
 	if err != nil {
 		return err
 	}
@@ -49,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	r := &runner{out: os.Stdout, begin: time.Now()}
 	if flags.Arg(0) == "long" {
-		err = r.long(ctx, parts, *fresh)
+		err = r.long(ctx, parts, sources, *fresh)
 	} else {
 		err = r.inOrder(ctx, parts)
 		r.printCosts()

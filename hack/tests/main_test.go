@@ -122,10 +122,30 @@ func TestInOrder(t *testing.T) {
 
 // TestChoose: a name that is no part's is refused, with those that are.
 func TestChoose(t *testing.T) {
-	if got, err := choose(longParts(), "race,worlds"); err != nil || len(got) != 2 || got[0].name != "race" || got[1].name != "worlds" {
+	if got, err := choose(longParts(""), "race,worlds"); err != nil || len(got) != 2 || got[0].name != "race" || got[1].name != "worlds" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := choose(longParts(), "races"); err == nil || !strings.Contains(err.Error(), "worlds") {
+	if _, err := choose(longParts(""), "races"); err == nil || !strings.Contains(err.Error(), "worlds") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNestedModulesFollowTheRepository: a result of a nested module's test is of one state of the
+// repository, in every tier.
+func TestNestedModulesFollowTheRepository(t *testing.T) {
+	seen := 0
+	for _, p := range slices.Concat(testParts("state"), longParts("state")) {
+		for _, c := range p.commands {
+			if !slices.Contains(modules, p.dir) || !slices.Contains(c, "test") {
+				continue
+			}
+			seen++
+			if !slices.Contains(c, linking+" -X main.sources=state") {
+				t.Errorf("%s: %q does not depend on what is outside the module", p.name, c)
+			}
+		}
+	}
+	if seen != 5 {
+		t.Errorf("%d parts test nested modules, want 5", seen)
 	}
 }

@@ -28,34 +28,50 @@ func (p part) runs(command ...string) part {
 	return p
 }
 
+// linking is how test binaries are linked.
+const linking = "-ldflags=-w"
+
 // inModule is the part that vets and tests a module. The go command vets each package when it tests
 // it, so there is no second pass. No debugger looks at these binaries: without what one needs,
 // linking takes two thirds of the time. atLeast is how many packages are tested at the same time on
 // a machine with fewer processors: tests that wait most of their time run beside more others than
 // tests that start API servers.
 func inModule(name, title, dir string, atLeast int, flags ...string) part {
-	command := []string{"go", "test", "-json", "-ldflags=-w", fmt.Sprint("-p=", max(atLeast, runtime.NumCPU()))}
+	command := []string{"go", "test", "-json", linking, fmt.Sprint("-p=", max(atLeast, runtime.NumCPU()))}
 	return part{name: name, title: title, dir: dir}.runs(append(append(command, flags...), "./...")...)
+}
+
+// builtFrom has the go command take former results of a nested module's tests from its cache only
+// if the whole repository is as it was then. Of the files that a test reads, the go command
+// remembers those in the test's own module; tests of a nested module also read pages, charts and
+// manifests outside it, and run binaries. The linker ignores a value for a variable that is nowhere.
+func (p part) builtFrom(sources string) part {
+	for i, c := range p.commands {
+		c = slices.Clone(c)
+		c[slices.Index(c, linking)] = linking + " -X main.sources=" + sources
+		p.commands[i] = c
+	}
+	return p
 }
 
 func makes(name, title string, args ...string) part {
 	return part{name: name, title: title}.runs(append([]string{"make", "--no-print-directory"}, args...)...)
 }
 
-// tierOf returns the parts of a tier.
-func tierOf(ctx context.Context, name string) ([]part, error) {
+// tierOf returns the parts of a tier. sources identifies what is tested.
+func tierOf(ctx context.Context, name, sources string) ([]part, error) {
 	switch name {
 	case "check":
 		return checkParts(ctx)
 	case "test":
-		return testParts(), nil
+		return testParts(sources), nil
 	case "long":
-		return longParts(), nil
+		return longParts(sources), nil
 	}
 	return nil, fmt.Errorf("usage: tests [-parts NAME,NAME] [-fresh] [-slowest N] check|test|long; got %q", name)
 }
 
-func testParts() []part {
+func testParts(sources string) []part {
 	return []part{
 		makes("format", "format", "fmt"),
 		part{name: "generated", title: "generated files"}.runs("hack/verify-generated.sh"),
@@ -64,12 +80,12 @@ func testParts() []part {
 		makes("binary", "standalone binary", "build"),
 		makes("staticcheck", "staticcheck", "staticcheck"),
 		makes("audit", "vulnerabilities and licences of what is in our programs", "audit"),
-		inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", 2, "-vet=all", "-timeout=60m"),
-		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", 4, "-vet=all"),
+		inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", 2, "-vet=all", "-timeout=60m").builtFrom(sources),
+		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", 4, "-vet=all").builtFrom(sources),
 	}
 }
 
-func longParts() []part {
+func longParts(sources string) []part {
 	long := func(p part) part {
 		p.env = append(p.env, "NEPHELE_LONG=1")
 		return p
@@ -80,12 +96,12 @@ func longParts() []part {
 		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
 		makes("binary", "standalone binary", "build"),
 		long(inModule("main", "all tests of the main module", "", 4, "-vet=all", "-timeout=3h")),
-		long(inModule("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", "standalone", 2, "-vet=all", "-timeout=3h")),
-		long(inModule("packaging", "all tests of the packaging module, and the image for both architectures", "packaging", 4, "-vet=all", "-timeout=1h")),
+		long(inModule("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", "standalone", 2, "-vet=all", "-timeout=3h").builtFrom(sources)),
+		long(inModule("packaging", "all tests of the packaging module, and the image for both architectures", "packaging", 4, "-vet=all", "-timeout=1h").builtFrom(sources)),
 		makes("worlds", "20,000 random worlds against the planner", "worlds", "WORLDS=20000"),
 		makes("matrix", "every call of every history disturbed in every way", "matrix"),
 		inModule("race", "race detector, main module", "", 4, "-race", "-vet=off", "-timeout=3h"),
-		inModule("race-standalone", "race detector, standalone module", "standalone", 2, "-race", "-vet=off", "-timeout=3h"),
+		inModule("race-standalone", "race detector, standalone module", "standalone", 2, "-race", "-vet=off", "-timeout=3h").builtFrom(sources),
 		makes("scale", "fleets under the rate limits of clouds", "scale"),
 		needing(makes("az", "Azure's own command line against the simulator", "az"), azMissing),
 		needing(makes("cluster", "Kubernetes' own cases about network policies on a real cluster", "cluster"), aptMissing),
