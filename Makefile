@@ -6,8 +6,9 @@ SHELL := /usr/bin/env bash
 .PHONY: help build build-slim build-agent build-cni deb image release audit fips demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures curve agent-figures network-figures az matrix worlds cluster clean
 
 # What is compiled does not name the directory that it was compiled in, so all clones and worktrees
-# share one build cache.
-export GOFLAGS := $(strip -trimpath $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)))
+# share one build cache. The pages that gRPC shows about its requests, which nothing here serves, are
+# left out: their templates call methods by name, and the linker then keeps every method.
+export GOFLAGS := $(strip -trimpath -tags=grpcnotrace $(filter-out -trimpath -tags=grpcnotrace,$(shell go env GOFLAGS 2>/dev/null)))
 
 # A home that cannot be written to gets its caches here.
 ifneq ($(shell d="$$(go env GOCACHE 2>/dev/null)" && mkdir -p "$$d" 2>/dev/null && test -w "$$d" || echo no),)

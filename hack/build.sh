@@ -46,7 +46,8 @@ if command -v flock >/dev/null; then
 	flock -n 9 || { echo "waiting for another build of $output"; flock 9; }
 fi
 # With -v the names of the packages appear on standard error as they are compiled, among the error messages.
-go build -trimpath -v -ldflags "$ldflags" -o "$root/$output" "$package" 2>"$tmp/stderr" &
+# Without the tag, gRPC links templates that keep the linker from leaving out methods that nothing calls.
+go build -trimpath -tags=grpcnotrace -v -ldflags "$ldflags" -o "$root/$output" "$package" 2>"$tmp/stderr" &
 build=$!
 
 # packages lists, once, what may be compiled, which takes seconds of a processor.

@@ -43,8 +43,9 @@ func inModule(name, title, dir string, atLeast int, flags ...string) part {
 
 // builtFrom has the go command take former results of a nested module's tests from its cache only
 // if the whole repository is as it was then. Of the files that a test reads, the go command
-// remembers those in the test's own module; tests of a nested module also read pages, charts and
-// manifests outside it, and run binaries. The linker ignores a value for a variable that is nowhere.
+// remembers the files in the test's own module. Tests of a nested module also read pages, charts
+// and manifests outside it, and run binaries. The linker ignores a value for a variable that is not
+// there.
 func (p part) builtFrom(sources string) part {
 	for i, c := range p.commands {
 		c = slices.Clone(c)

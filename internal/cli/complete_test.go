@@ -13,13 +13,13 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // TestCompletion: names come from the cluster, a list is completed at its end, and what would do
 // something to a terminal is not offered.
 func TestCompletion(t *testing.T) {
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -57,12 +58,19 @@ groups of the cloud, with no agent.
 Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or failure.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       built().Line("nephele"),
 		Args:          terminal.NoSuchCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	// A flag of our own instead of cobra's: the template of that one keeps the linker from leaving
+	// out methods that nothing calls.
+	version := root.Flags().BoolP("version", "v", false, "version for nephele")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), built().Line("nephele"))
+			return err
+		}
+		return cmd.Help()
 	}
 	root.SetFlagErrorFunc(terminal.NoSuchFlag)
-	root.SetVersionTemplate("{{.Version}}\n")
 	policy := &cobra.Command{
 		Use:   "policy",
 		Short: "Work with policies offline",

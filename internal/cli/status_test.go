@@ -15,7 +15,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/status"
 )
 
@@ -104,7 +104,7 @@ Accounts                   REGION            VMS GUARDED   AGE  STATE
 
 // TestStatusWaits: --wait ends with 1 when its time is over, and says what it waited for.
 func TestStatusWaits(t *testing.T) {
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -34,18 +36,18 @@ type office struct {
 	inv *inventory.Inventory
 }
 
-func newOffice(t *testing.T, access Access) *office {
+func newOffice(t *testing.T, access clouds.Access) *office {
 	t.Helper()
-	scheme, err := Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts, err := openClouds(t.Context(), Clouds(), CloudParts{Cluster: "cluster", Access: access, Paced: true})
+	accounts, err := clouds.Open(t.Context(), clouds.Table(), clouds.Parts{Cluster: "cluster", Access: access, Paced: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := &office{T: t, api: indexed(scheme).WithStatusSubresource(&cloudv1.CloudProviderAccount{}).Build()}
-	o.inv = inventory.New(inventory.Options{Client: o.api, Secrets: o.api, Events: noEvents{}, ExternalID: externalIDs(Clouds(), "cluster"), Clouds: accounts})
+	o.inv = inventory.New(inventory.Options{Client: o.api, Secrets: o.api, Events: noEvents{}, ExternalID: clouds.ExternalIDs(clouds.Table(), "cluster"), Clouds: accounts})
 	return o
 }
 
@@ -127,7 +129,7 @@ func TestTenantsGetNoIdentity(t *testing.T) {
 	}))
 	t.Cleanup(hostile.Close)
 
-	o := newOffice(t, LocalAccess())
+	o := newOffice(t, clouds.LocalAccess())
 	a := o.open("tenant", "", roleOnly)
 	o.want(a, refused, refused, "have the controller started with --ambient-identity-namespaces tenant")
 	if want := aws.ExternalID("cluster", "tenant/account"); a.Status.ExternalID != want {
@@ -139,7 +141,7 @@ func TestTenantsGetNoIdentity(t *testing.T) {
 		t.Errorf("an account without a Secret yet shows the external id %q", a.Status.ExternalID)
 	}
 
-	o = newOffice(t, Access{AmbientNamespaces: []string{"tenant", "sly"}})
+	o = newOffice(t, clouds.Access{AmbientNamespaces: []string{"tenant", "sly"}})
 	o.want(o.open("sly", hostile.URL, roleOnly), refused, refused, "never shown to a configured endpoint")
 	o.want(
 		o.open("tenant", "", `{"roleArn": "arn:aws:iam::111122223333:role/tenant", "externalId": "mine"}`),
@@ -180,7 +182,7 @@ func TestRoleThatDemandsTheExternalID(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", estate.DefaultAccessKeyID)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", estate.DefaultSecret)
 	secret := `{"roleArn": "arn:aws:iam::` + account + `:role/nephele"}`
-	shown := newOffice(t, Access{}).open("owner", "", secret).Status.ExternalID
+	shown := newOffice(t, clouds.Access{}).open("owner", "", secret).Status.ExternalID
 
 	state.Roles = append(state.Roles, simaws.Role{Account: account, Name: "nephele", Trusted: []string{account}, ExternalID: shown})
 	server, err := sim.Start(t.Context(), sim.Options{State: state})
@@ -189,7 +191,7 @@ func TestRoleThatDemandsTheExternalID(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Close() })
 	t.Setenv("AWS_ENDPOINT_URL", server.URL())
-	o := newOffice(t, Access{AmbientNamespaces: []string{"*"}})
+	o := newOffice(t, clouds.Access{AmbientNamespaces: []string{"*"}})
 	a := o.open("owner", "", secret)
 	o.want(a, "True OK", "True OK", "")
 	if a.Status.ExternalID != shown || shown == "" {
@@ -221,7 +223,7 @@ func TestTooMuch(t *testing.T) {
 		}
 	}))
 	t.Cleanup(huge.Close)
-	access := LocalAccess()
+	access := clouds.LocalAccess()
 	access.Bounds = cloud.Bounds{AnswerBytes: 1 << 20}
 	o := newOffice(t, access)
 	keys := `{"accessKeyId": "` + estate.DefaultAccessKeyID + `", "accessKeySecret": "` + estate.DefaultSecret + `"}`

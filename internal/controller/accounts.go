@@ -6,6 +6,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -28,7 +29,7 @@ func (a Accounts) Account(key string) (realize.Account, bool) {
 		return realize.Account{}, false
 	}
 	pending := a.Pending(key) // before the snapshots, which may only be younger than it says
-	out := preview.Describe(a, key, LowererOf)
+	out := preview.Describe(a, key, clouds.LowererOf)
 	out.Pending = pending
 	if a.Others != nil {
 		a.sharedElsewhere(&out)

@@ -30,6 +30,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/controller/agents"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/controller/flowlogs"
 	"github.com/nephele-io/nephele/internal/controller/listen"
 	"github.com/nephele-io/nephele/internal/controller/traffic"
@@ -182,7 +183,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err := errors.Join(mgr.Add(egresses), mgr.Add(selected)); err != nil {
 		return fmt.Errorf("look after Egresses: %w", err)
 	}
-	cluster, err := ClusterID(ctx, mgr.GetAPIReader())
+	cluster, err := clouds.ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return err
 	}

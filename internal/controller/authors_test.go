@@ -15,12 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nephele-io/nephele/config/grants"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // TestAuthorsCheck: what is missing of the policies is said once, and taken back; what cannot be
 // read is no alarm.
 func TestAuthorsCheck(t *testing.T) {
-	scheme, err := Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

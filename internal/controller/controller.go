@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -21,17 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	analysisv1alpha1 "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
-	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
-	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
-	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	nephelev1alpha1 "github.com/nephele-io/nephele/api/nephele/v1alpha1"
-	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
-	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
@@ -40,10 +27,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/controller/agents"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/controller/traffic"
 	"github.com/nephele-io/nephele/internal/history"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
-	"github.com/nephele-io/nephele/internal/platform/tracing"
+	"github.com/nephele-io/nephele/internal/platform/tracing/collector"
 	"github.com/nephele-io/nephele/internal/traceflow"
 )
 
@@ -94,7 +83,7 @@ type Options struct {
 	NoClouds bool
 	Flows    traffic.Options
 	// Access is what accounts may use of this process, and how much is taken from them.
-	Access Access
+	Access clouds.Access
 	// History bounds the history of policies that is kept.
 	History history.Bounds
 	// Sharing says whether the accounts are shared out between replicas.
@@ -106,23 +95,10 @@ type Options struct {
 	Instance InstanceOptions
 }
 
-// Scheme returns a scheme with every kind that the controller and the commands read or write.
-func Scheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
-		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme, setv1alpha1.AddToScheme, analysisv1alpha1.AddToScheme,
-		statsv1alpha1.AddToScheme, upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
-		if err := add(s); err != nil {
-			return nil, fmt.Errorf("build the scheme: %w", err)
-		}
-	}
-	return s, nil
-}
-
 // Run runs the policy controller, the inventory and the realizer against an API server until ctx
 // ends.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
-	scheme, err := Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		return err
 	}
@@ -169,7 +145,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 			return err
 		}
 	}
-	id, err := ClusterID(ctx, mgr.GetAPIReader())
+	id, err := clouds.ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return err
 	}
@@ -177,7 +153,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	defer closeRecord(proc.record)
-	if proc.tracer, err = tracing.FromEnvironment(ctx, os.Getenv, o.Version, o.Log.WithName("traces")); err != nil {
+	if proc.tracer, err = collector.FromEnvironment(ctx, os.Getenv, o.Version, o.Log.WithName("traces")); err != nil {
 		return err
 	}
 	defer func() {
@@ -208,16 +184,6 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // and what people report of both is seconds.
 const DefaultPropagation = 3 * time.Second
 
-// clusterID is the identity under which we own objects in the cloud: the uid of the namespace that
-// every cluster has and none loses.
-func ClusterID(ctx context.Context, r client.Reader) (string, error) {
-	var ns corev1.Namespace
-	if err := r.Get(ctx, client.ObjectKey{Name: "kube-system"}, &ns); err != nil {
-		return "", fmt.Errorf("read namespace kube-system, whose uid identifies the cluster: %w", err)
-	}
-	return string(ns.UID), nil
-}
-
 // assemble joins the loops. This is the only place where they meet.
 func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares, proc *process) error {
 	if proc.NoClouds {
@@ -236,13 +202,13 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if err != nil {
 		return err
 	}
-	clouds, err := openClouds(ctx, proc.metrics.clouds, CloudParts{
+	opened, err := clouds.Open(ctx, proc.metrics.clouds, clouds.Parts{
 		Cluster: id, Access: proc.Access, Audit: proc.past.audit(proc.record, mgr.Elected()), Paced: true, Gate: parts.gate(), Agent: proc.agent(), Tracer: proc.tracer,
 	})
 	if err != nil {
 		return err
 	}
-	proc.Access.tell(log)
+	proc.Access.Tell(log)
 	// The inventory asks the realizer whether an account is given back, and the realizer asks
 	// the inventory what there is.
 	released := &lateReleaser{}
@@ -252,8 +218,8 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	vms.Divided = parts != nil
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
-		Clouds:     clouds,
-		ExternalID: externalIDs(proc.metrics.clouds, id), SecretNamespaces: proc.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
+		Clouds:     opened,
+		ExternalID: clouds.ExternalIDs(proc.metrics.clouds, id), SecretNamespaces: proc.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
 		Mine: parts.mine(), Releaser: released, LetsIn: vms.LetsIn, Propagation: proc.Propagation, Now: clk.Now, Random: rand.Float64,
 		Underway: released.underway,
 	})
@@ -406,6 +372,3 @@ func (l *lateReleaser) underway(account string) bool {
 	report, known := l.Report(account)
 	return known && report.Underway
 }
-
-// cutAccount splits "namespace/name".
-func cutAccount(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }

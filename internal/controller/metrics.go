@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -19,7 +20,7 @@ type controllerMetrics struct {
 	policy   *control.Metrics
 	realize  *realize.Metrics
 	// clouds is the table of the clouds, with what each counts.
-	clouds []Cloud
+	clouds []clouds.Cloud
 	audit  *audit.Metrics
 	// api are the metrics of the server of this process; nil without one.
 	api *apiserver.Metrics
@@ -33,7 +34,7 @@ func newControllerMetrics(r prometheus.Registerer) *controllerMetrics {
 		enforcer: enforcer.NewMetrics(),
 		policy:   control.NewMetrics(),
 		realize:  realize.NewMetrics(),
-		clouds:   Clouds(),
+		clouds:   clouds.Table(),
 		audit:    audit.NewMetrics(),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/history"
 )
 
@@ -28,7 +29,9 @@ func newPast(mgr manager.Manager, o Options) *past {
 	if o.Antrea != nil || o.History.PerObject <= 0 {
 		return nil
 	}
-	keys := history.NewKeys(history.KeysOptions{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clock.RealClock{}, Log: o.Log.WithName("history")})
+	keys := history.NewKeys(history.KeysOptions{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: history.KeysNamespace, Clock: clock.RealClock{}, Log: o.Log.WithName("history"),
+	})
 	p := &past{keys: keys, authors: history.NewAuthors(), metrics: history.NewMetrics()}
 	p.recorder = history.New(history.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Log: o.Log.WithName("history"), Bounds: o.History,
@@ -70,7 +73,7 @@ func (proc *process) witness() webhook.Witness {
 
 // audit is the record of changes of which the history hears, too.
 // Only the process that leads, since leads is closed, writes the history.
-func (p *past) audit(record Auditor, leads <-chan struct{}) Auditor {
+func (p *past) audit(record clouds.Auditor, leads <-chan struct{}) clouds.Auditor {
 	if p == nil {
 		return record
 	}
@@ -94,7 +97,7 @@ func (a overheard) authors(policies []string) []string {
 
 // overheard is a record of changes of which the history hears.
 type overheard struct {
-	Auditor
+	clouds.Auditor
 	history *history.Recorder
 	leads   <-chan struct{}
 }

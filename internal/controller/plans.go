@@ -10,6 +10,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/explain/redact"
 	"github.com/nephele-io/nephele/internal/platform/work"
@@ -43,7 +44,7 @@ func (r *reviews) plan(
 		return preview.Limited(ctx, before, redact.View{Namespace: sight.Namespace, Cluster: sight.Cluster}, proposal, spec)
 	}
 	p := &preview.Planner{
-		In: &preview.Inputs{Objects: *s.computed.Objects}, ClusterID: r.cluster, Lowerers: LowererOf, Close: func() {},
+		In: &preview.Inputs{Objects: *s.computed.Objects}, ClusterID: r.cluster, Lowerers: clouds.LowererOf, Close: func() {},
 		Open: func(_ context.Context, a *cloudv1.CloudProviderAccount) (preview.Reader, error) {
 			return known{r, a}, nil
 		},

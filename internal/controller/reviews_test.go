@@ -66,7 +66,7 @@ type testReviews struct {
 
 func newTestReviews(t *testing.T) *testReviews {
 	t.Helper()
-	scheme, err := Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestSignsOfLife(t *testing.T) {
 // table does not have.
 func TestSchemeOfKinds(t *testing.T) {
 	t.Parallel()
-	scheme, err := Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/setmap"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 )
 
 // set is what this process has to do with other clusters. It does nothing where there are neither
@@ -47,7 +48,7 @@ type set struct {
 // newSet makes both sides of a set. They hear of policies by what is joined later; with nil, an
 // Antrea Controller computes the policies, and this can only be a member.
 func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, policies *latePolicies, proc *process) (*set, error) {
-	id, err := ClusterID(ctx, mgr.GetAPIReader())
+	id, err := clouds.ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/explain/input"
@@ -84,7 +85,7 @@ func newBothLoops(t *testing.T, account types.NamespacedName, manifests string) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +120,8 @@ func (j *bothLoops) reconcile() {
 // until stop.
 func (j *bothLoops) start() {
 	j.Helper()
-	row, _ := controller.CloudOf(cloudv1.CloudProviderAWS)
-	open, err := row.Open(j.Context(), controller.CloudParts{Cluster: "cluster", Access: controller.LocalAccess()})
+	row, _ := clouds.Of(cloudv1.CloudProviderAWS)
+	open, err := row.Open(j.Context(), clouds.Parts{Cluster: "cluster", Access: clouds.LocalAccess()})
 	if err != nil {
 		j.Fatal(err)
 	}

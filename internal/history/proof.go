@@ -66,6 +66,9 @@ func ProofKey(proof string) string {
 	return id
 }
 
+// KeysNamespace is where the controller keeps the keys by which it proves revisions.
+const KeysNamespace = "kube-system"
+
 // KeysOptions are what Keys need. All fields are required.
 type KeysOptions struct {
 	// Client reads the Secret, uncached, and writes; Reader reads from the API itself.

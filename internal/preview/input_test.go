@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -63,8 +63,8 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 	known := preview.ObservedAccounts{observed("a", "i-0000000000000001a"), observed("b", "i-b")}
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(preview.Compute(in).Computed.Delta))
-	acct := preview.Describe(known, "vms/a", controller.LowererOf)
-	got, err := (&preview.Planner{In: in, ClusterID: "cluster", Lowerers: controller.LowererOf}).Input(acct, known[0], store)
+	acct := preview.Describe(known, "vms/a", clouds.LowererOf)
+	got, err := (&preview.Planner{In: in, ClusterID: "cluster", Lowerers: clouds.LowererOf}).Input(acct, known[0], store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestOnePlanInput(t *testing.T) {
 // TestPlanOfAnAccountBeingDeleted: it is given back, whatever the policies say.
 func TestPlanOfAnAccountBeingDeleted(t *testing.T) {
 	o := &preview.ObservedAccount{Key: "vms/a", Deleting: true, Regions: []plan.Region{{Snapshot: &cloud.Snapshot{Scope: cloud.Scope{Region: "r"}}}}}
-	if a := preview.Describe(preview.ObservedAccounts{o}, "vms/a", controller.LowererOf); !a.Releasing {
+	if a := preview.Describe(preview.ObservedAccounts{o}, "vms/a", clouds.LowererOf); !a.Releasing {
 		t.Errorf("%+v", a)
 	}
 }

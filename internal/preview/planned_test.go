@@ -27,8 +27,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/convert"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
 )
@@ -138,7 +139,7 @@ func controllerSays(t *testing.T, w *previewtest.World) (metav1.Condition, map[s
 	p.In.ImportEntities(p.In.Objects.Accounts[0], o)
 	store := watchstore.New(watchstore.Options{})
 	store.Publish(convert.Delta(preview.Compute(p.In).Computed.Delta))
-	acct := preview.Describe(preview.ObservedAccounts{o}, o.Key, controller.LowererOf)
+	acct := preview.Describe(preview.ObservedAccounts{o}, o.Key, clouds.LowererOf)
 	in, err := p.Input(acct, o, store)
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func controllerSays(t *testing.T, w *previewtest.World) (metav1.Condition, map[s
 	report := status.Report{Account: o.Key, EnforcerKey: o.EnforcerKey, Entities: in.Entities, ModeReasons: acct.ModeReasons(),
 		Result: plan.Compute(in, acct.Lowerer), Would: would.Rounds}
 
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (s Source) compile(ctx context.Context, r Release, what, goos, arch string)
 	out := filepath.Join(dir, "out")
 	flags := fmt.Sprintf("-s -w -buildid= -X %s.stampedVersion=%s -X %s.stampedRevision=%s -X main.stampedVersion=%s -X main.stampedRevision=%s",
 		s.Stamp, r.Version, s.Stamp, r.Revision, r.Version, r.Revision)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, what)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false", "-ldflags", flags, "-o", out, what)
 	cmd.Dir = s.Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off")
 	var said bytes.Buffer

@@ -24,7 +24,7 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/tier"
@@ -403,7 +403,7 @@ func (im *imported) reviewsAreLimited(db string) {
 		},
 	)
 	cfg.Impersonate.UserName = stranger
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	im.must(err)
 	as, err := client.New(cfg, client.Options{Scheme: scheme})
 	im.must(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	azurelower "github.com/nephele-io/nephele/internal/cloud/azure/lower"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/compute"
 	"github.com/nephele-io/nephele/internal/sim/arm"
@@ -58,7 +58,7 @@ func newAzureFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	limiter := pace.New(pace.Options{Now: time.Now, After: time.After, Rate: azure.Documented})
 	p, err := azure.New(azure.Config{
 		Credential: cloudv1.AzureCredential{SubscriptionID: azureSubscription, TenantID: azureTenant, ClientID: client, ClientKey: "secret"},
-		Account:    account, Cluster: cluster, Cloud: place, Transport: roundTrip(f.calls.Do), Admit: controller.AdmitAzure(limiter, place),
+		Account:    account, Cluster: cluster, Cloud: place, Transport: roundTrip(f.calls.Do), Admit: clouds.AdmitAzure(limiter, place),
 	})
 	if err != nil {
 		t.Fatal(err)

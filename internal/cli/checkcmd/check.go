@@ -30,7 +30,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/selection"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/preflight"
 )
 
@@ -43,7 +44,7 @@ type Needs struct {
 	// called; Config and Access return what they say.
 	Register func(*pflag.FlagSet)
 	Config   func() (*rest.Config, error)
-	Access   func() (controller.Access, error)
+	Access   func() (clouds.Access, error)
 }
 
 // Command is "check".
@@ -92,7 +93,7 @@ Exit codes: 0 nothing fails; 1 something does; 2 the input is wrong.`,
 	return cmd
 }
 
-func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, access controller.Access) (preflight.Options, error) {
+func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, access clouds.Access) (preflight.Options, error) {
 	o := preflight.Options{Definitions: crd.FS(), Policies: grants.Policies(), Deletion: grants.DeletionPolicies(), Now: time.Now, Version: VersionOf(cfg)}
 	var err error
 	switch rights {
@@ -113,7 +114,7 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 100, 200
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		return o, err
 	}
@@ -133,16 +134,16 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 		return ref, c.Regions
 	}
 	o.Open = func(a *cloudv1.CloudProviderAccount, credentials []byte) (preflight.Account, error) {
-		id, err := controller.ClusterID(ctx, o.Client)
+		id, err := clouds.ClusterID(ctx, o.Client)
 		if err != nil {
 			return nil, err
 		}
 		config, _ := accountspec.ConfigOf(a)
-		row, supported := controller.CloudOf(config.Cloud)
+		row, supported := clouds.Of(config.Cloud)
 		if !supported {
 			return nil, errors.New("its cloud is not supported")
 		}
-		open, err := row.Open(ctx, controller.CloudParts{Cluster: id, Access: access})
+		open, err := row.Open(ctx, clouds.Parts{Cluster: id, Access: access})
 		if err != nil {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -115,7 +115,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *prev
 	unread := func(err error) {
 		in.Notes = append(in.Notes, "the cloud is not read, only what statuses say is told: "+err.Error())
 	}
-	id, err := controller.ClusterID(ctx, c)
+	id, err := clouds.ClusterID(ctx, c)
 	if err != nil {
 		unread(err)
 		return
@@ -125,7 +125,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *prev
 		unread(err)
 		return
 	}
-	p := &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: source.Opener(c, nil, controller.CloudParts{Cluster: id, Access: access})}
+	p := &preview.Planner{In: in, ClusterID: id, Lowerers: clouds.LowererOf, Open: source.Opener(c, nil, clouds.Parts{Cluster: id, Access: access})}
 	var read preview.ObservedAccounts
 	for _, a := range in.Objects.Accounts {
 		if !slices.Contains(keys, cloud.AccountKey(a.Namespace, a.Name)) {

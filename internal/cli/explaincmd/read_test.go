@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nephele-io/nephele/internal/cli/show"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
@@ -38,7 +38,7 @@ data: {k: e30=}
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/history"
 )
 
@@ -217,7 +216,7 @@ Nothing is changed. The exit codes are as of "nephele plan": 0 nothing would cha
 
 // proofs checks revisions, and says what is to be said of that.
 func proofs(ctx context.Context, c client.Reader, all []*history.Revision) []string {
-	if err := history.CheckAll(ctx, c, controller.APINamespace, all); err != nil {
+	if err := history.CheckAll(ctx, c, history.KeysNamespace, all); err != nil {
 		return []string{"the author of this history cannot be verified: " + err.Error()}
 	}
 	var out []string

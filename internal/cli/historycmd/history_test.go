@@ -20,8 +20,8 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/nephele/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/history"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // revisionOf is a revision of the policy shop/p.
@@ -44,7 +44,7 @@ const (
 
 func historyCluster(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestLineDiff(t *testing.T) {
 func TestUnprovenIsShown(t *testing.T) {
 	first, second := revisionOf(1, "Created", thenContent), revisionOf(2, "Changed", laterContent)
 	c := historyCluster(t)
-	keys := history.NewKeys(history.KeysOptions{Client: c, Reader: c, Namespace: controller.APINamespace, Clock: clock.RealClock{}, Log: logr.Discard()})
+	keys := history.NewKeys(history.KeysOptions{Client: c, Reader: c, Namespace: history.KeysNamespace, Clock: clock.RealClock{}, Log: logr.Discard()})
 	proof, err := keys.Prove(t.Context(), &first.Spec)
 	if err != nil {
 		t.Fatal(err)

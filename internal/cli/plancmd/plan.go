@@ -17,7 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -179,7 +179,7 @@ func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName
 	if err != nil {
 		return nil, err
 	}
-	p, err := source.PlanOver(ctx, c, files, strings.NewReader(""), controller.LocalAccess())
+	p, err := source.PlanOver(ctx, c, files, strings.NewReader(""), clouds.LocalAccess())
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
@@ -35,7 +35,7 @@ func (f *AccessFlags) Register(flags *pflag.FlagSet, endpoints ...string) {
 }
 
 // Access returns what the flags say, or which of them cannot be.
-func (f *AccessFlags) Access() (controller.Access, error) {
+func (f *AccessFlags) Access() (clouds.Access, error) {
 	var errs []error
 	rules, err := egress.Parse(f.endpoints)
 	if err != nil {
@@ -56,5 +56,5 @@ func (f *AccessFlags) Access() (controller.Access, error) {
 			errs = append(errs, fmt.Errorf("--%s %d: want at least %d", b.flag, b.value, b.least))
 		}
 	}
-	return controller.Access{Endpoints: rules, AmbientNamespaces: f.namespaces, Bounds: f.bounds}, errors.Join(errs...)
+	return clouds.Access{Endpoints: rules, AmbientNamespaces: f.namespaces, Bounds: f.bounds}, errors.Join(errs...)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/remote"
-	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain/input"
 	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -56,7 +55,7 @@ func (f ClusterFlags) Client() (client.Client, error) {
 
 // NewClient returns a client with all kinds that this program knows.
 func NewClient(cfg *rest.Config) (client.Client, error) {
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		return nil, err
 	}

@@ -11,12 +11,12 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/accountspec"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // Opener takes the credentials of accounts from manifests, or else from the cluster.
-func Opener(c client.Reader, secrets []*corev1.Secret, parts controller.CloudParts) preview.Opener {
+func Opener(c client.Reader, secrets []*corev1.Secret, parts clouds.Parts) preview.Opener {
 	return func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
 		config, ref := accountspec.ConfigOf(a)
 		if ref == nil {
@@ -26,7 +26,7 @@ func Opener(c client.Reader, secrets []*corev1.Secret, parts controller.CloudPar
 		if err != nil {
 			return nil, fmt.Errorf("reading the credentials: %w", err)
 		}
-		row, supported := controller.CloudOf(config.Cloud)
+		row, supported := clouds.Of(config.Cloud)
 		if !supported {
 			return nil, fmt.Errorf("accounts of %s are not supported", config.Cloud)
 		}
@@ -58,8 +58,8 @@ func secretValue(ctx context.Context, c client.Reader, secrets []*corev1.Secret,
 
 // PlanOver plans for a cluster with the manifests in files applied to it. What of these admission
 // would refuse is in In.Refused of the Planner.
-func PlanOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader, access controller.Access) (*preview.Planner, error) {
-	id, err := controller.ClusterID(ctx, c)
+func PlanOver(ctx context.Context, c client.Reader, files []string, stdin io.Reader, access clouds.Access) (*preview.Planner, error) {
+	id, err := clouds.ClusterID(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +74,6 @@ func PlanOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 		}
 		in.Overlay(over)
 	}
-	open := Opener(c, in.Secrets, controller.CloudParts{Cluster: id, Access: access})
-	return &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: open, Close: func() {}}, nil
+	open := Opener(c, in.Secrets, clouds.Parts{Cluster: id, Access: access})
+	return &preview.Planner{In: in, ClusterID: id, Lowerers: clouds.LowererOf, Open: open, Close: func() {}}, nil
 }

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/preview/previewtest"
@@ -21,7 +22,7 @@ import (
 
 // TestPlanOverCluster makes plans for a cluster as it is, and with manifests over it.
 func TestPlanOverCluster(t *testing.T) {
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestPlanOverCluster(t *testing.T) {
 	cluster := api.Build()
 	rules := func(files []string, over string) string {
 		t.Helper()
-		p, err := PlanOver(t.Context(), cluster, files, strings.NewReader(over), controller.Access{})
+		p, err := PlanOver(t.Context(), cluster, files, strings.NewReader(over), clouds.Access{})
 		if err != nil || len(p.In.Refused) > 0 || len(p.In.Notes) > 0 {
 			t.Fatalf("%v, refused %v, notes %v", err, p.In.Refused, p.In.Notes)
 		}
@@ -74,7 +75,7 @@ func TestPlanOverCluster(t *testing.T) {
 // themselves.
 func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 	server := previewtest.Simulated(t, previewtest.Loaded(t, "../"+previewtest.HybridCloud), 0)
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestPlanBeforeAnythingIsApplied(t *testing.T) {
 	value := `{"accessKeyId": "` + estate.DefaultAccessKeyID + `", "accessKeySecret": "` + estate.DefaultSecret + `"}`
 	for field, value := range map[string]string{"stringData": value, "data": base64.StdEncoding.EncodeToString([]byte(value))} {
 		secret := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: vms}\n" + field + ": {k: '" + value + "'}\n"
-		p, err := PlanOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+previewtest.SSHPolicy), controller.LocalAccess())
+		p, err := PlanOver(t.Context(), cluster, []string{"-"}, strings.NewReader(account+secret+"---"+previewtest.SSHPolicy), clouds.LocalAccess())
 		if err != nil || len(p.In.Refused) > 0 {
 			t.Fatalf("%v, refused %v", err, p.In.Refused)
 		}

@@ -8,17 +8,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estate/source"
-	"github.com/spf13/cobra"
 )
 
 // Simulate brings a description of a cloud to life, so that it is read as a real one is. The
@@ -65,7 +66,7 @@ func Simulate(ctx context.Context, in *preview.Inputs, description string) (prev
 		key := state.Credentials[i]
 		return aws.New(aws.Config{
 			Credential: v1alpha1.AWSCredential{AccessKeyID: key.AccessKeyID, AccessKeySecret: key.Secret, SessionToken: key.SessionToken},
-			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: controller.LimitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "nephele-plan",
+			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: clouds.LimitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "nephele-plan",
 		})
 	}
 	return open, func() { _ = server.Close() }, nil
@@ -162,7 +163,7 @@ func AddSnapshot(cmd *cobra.Command, in *preview.Inputs, path string) error {
 	if len(in.Objects.Accounts) == 0 {
 		return errors.New("there is no CloudProviderAccount: it says which account and regions of the snapshot are meant")
 	}
-	p := &preview.Planner{In: in, ClusterID: preview.OfflineCluster, Lowerers: controller.LowererOf, Open: open, Close: stop}
+	p := &preview.Planner{In: in, ClusterID: preview.OfflineCluster, Lowerers: clouds.LowererOf, Open: open, Close: stop}
 	var read preview.ObservedAccounts
 	for _, a := range in.Objects.Accounts {
 		o, err := p.Observe(cmd.Context(), a)
@@ -196,5 +197,5 @@ func SnapshotPlanner(cmd *cobra.Command, files []string, stdin io.Reader, snapsh
 	if err != nil {
 		return nil, err
 	}
-	return &preview.Planner{In: in, ClusterID: clusterOf(in, clusterID), Lowerers: controller.LowererOf, Open: open, Close: stop}, nil
+	return &preview.Planner{In: in, ClusterID: clusterOf(in, clusterID), Lowerers: clouds.LowererOf, Open: open, Close: stop}, nil
 }

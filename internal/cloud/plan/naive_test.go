@@ -241,7 +241,7 @@ func (v *naive) isMember(nic, member int, r remote) bool {
 		}
 	}
 	for _, n := range v.NICs {
-		if n.VM == member && v.near(home, n.Net) && (n.Public == r.addr.String() || slices.Contains(n.IPs, r.addr.String())) {
+		if n.VM == member && v.near(home, n.Net) && n.Public == r.addr.String() {
 			return false
 		}
 	}

@@ -1,9 +1,9 @@
 // Package tracing writes OpenTelemetry traces that follow a change through the processes, if
 // tracing is on.
 //
-// The standard variables OTEL_* configure it; without them it is off: a nil Tracer, and the Spans
-// that it begins, do nothing and allocate nothing. No caller ever waits for it. A span that cannot
-// be delivered is dropped, and that is logged once.
+// Package collector makes the tracer of a process. Where tracing is off there is none: a nil
+// Tracer, and the Spans that it begins, do nothing and allocate nothing. No caller ever waits for
+// it. A span that cannot be delivered is dropped, and that is logged once.
 //
 // A change of an object is merged with other changes and passed to other processes without a
 // context. So the ids of its first span follow from what was changed (Change): every process that

@@ -16,7 +16,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	simaws "github.com/nephele-io/nephele/internal/sim/aws"
@@ -215,7 +215,7 @@ func Inputs(t testing.TB, manifests string) *preview.Inputs {
 // Planner plans for manifests, all of whose accounts the provider serves.
 func Planner(t testing.TB, provider cloud.Provider, manifests string) *preview.Planner {
 	t.Helper()
-	return &preview.Planner{In: Inputs(t, manifests), ClusterID: "test", Lowerers: controller.LowererOf,
+	return &preview.Planner{In: Inputs(t, manifests), ClusterID: "test", Lowerers: clouds.LowererOf,
 		Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
 			return provider, nil
 		}}

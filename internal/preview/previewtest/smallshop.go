@@ -7,7 +7,7 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -77,7 +77,7 @@ func AnswerIn(t testing.TB, server *sim.Server, manifests string) analysis.PlanA
 	p.Open = func(_ context.Context, a *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
 		return aws.New(aws.Config{
 			Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: controller.LimitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "test",
+			Region:     a.Spec.AWSConfig.Region[0], Endpoint: server.URL(), Limits: clouds.LimitsOf(a.Spec.AWSConfig.Quotas), UserAgent: "test",
 		})
 	}
 	planned, err := p.Plan(t.Context())

@@ -23,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/source"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/controller/traffic"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
@@ -59,7 +60,7 @@ func upCommand() *cobra.Command {
 	var api controller.APIOptions
 	var accessFlags source.AccessFlags
 	var metrics string
-	var access controller.Access
+	var access clouds.Access
 	var instance controller.InstanceOptions
 	var propagation time.Duration
 	var flows traffic.Options
@@ -165,7 +166,7 @@ func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
 		LogLevel: level,
 		Process:  processName,
 		Ready:    home.Ready,
-		Access:   controller.LocalAccess(),
+		Access:   clouds.LocalAccess(),
 		AuditLog: home.Audit,
 		Version:  cli.Version(),
 		History:  history.DefaultBounds(),

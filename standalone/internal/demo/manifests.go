@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"text/template"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -84,16 +85,21 @@ func writeFiles(dir string, l login, keep bool, names ...string) error {
 	return nil
 }
 
+// render fills in a manifest: the field Name takes the place of {{Name}}.
 func render(name string, l login) ([]byte, error) {
-	t, err := template.ParseFS(embedded, "manifests/"+name)
+	text, err := embedded.ReadFile("manifests/" + name)
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	if err := t.Option("missingkey=error").Execute(&b, l); err != nil {
-		return nil, err
+	out := strings.NewReplacer(
+		"{{Endpoint}}", l.Endpoint, "{{Region}}", l.Region, "{{AccessKeyID}}", l.AccessKeyID, "{{Secret}}", l.Secret,
+		"{{Subscription}}", l.Subscription, "{{Tenant}}", l.Tenant, "{{ClientID}}", l.ClientID, "{{ClientSecret}}", l.ClientSecret,
+		"{{Location}}", l.Location, "{{Network}}", l.Network, "{{AzureURL}}", l.AzureURL, "{{AzureCA}}", strconv.Quote(l.AzureCA),
+	).Replace(string(text))
+	if strings.Contains(out, "{{") {
+		return nil, fmt.Errorf("manifests/%s has something else between {{ and }} than the name of a field", name)
 	}
-	return b.Bytes(), nil
+	return []byte(out), nil
 }
 
 // readManifest returns the objects of a file.

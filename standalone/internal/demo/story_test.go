@@ -29,6 +29,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/controller/clouds"
 	"github.com/nephele-io/nephele/internal/platform/progress"
 	"github.com/nephele-io/nephele/internal/tier"
 	"github.com/nephele-io/nephele/standalone/internal/up"
@@ -59,7 +60,7 @@ func program(variant string) int {
 	parts := Parts{
 		CRDs: crd.FS(), No: terminal.ErrNo,
 		Controller: func(ctx context.Context, cfg *rest.Config, home up.Home) error {
-			return controller.Run(ctx, cfg, controller.Options{Log: terminal.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess()})
+			return controller.Run(ctx, cfg, controller.Options{Log: terminal.NewLogger(home.Log, false), Ready: home.Ready, Access: clouds.LocalAccess()})
 		},
 		Preview: plancmd.Preview,
 	}

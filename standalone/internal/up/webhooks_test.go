@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // deadPort is one that nobody listens on.
@@ -106,7 +107,7 @@ func strangersAreSentAway(t *testing.T, cfg *rest.Config) {
 
 func adminClient(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
-	scheme, err := controller.Scheme()
+	scheme, err := kinds.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package controller
+package clouds
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (a oneAccount) Settings(string) accountspec.Settings                       
 // TestClouds: every row is whole, and what an account names decides which row counts.
 func TestClouds(t *testing.T) {
 	seen := map[cloudv1.CloudProvider]bool{}
-	for _, c := range Clouds() {
+	for _, c := range Table() {
 		if c.Kind == "" || c.Lowerer == nil || c.Open == nil || seen[c.Kind] {
 			t.Errorf("%+v", c)
 		}
@@ -37,7 +37,7 @@ func TestClouds(t *testing.T) {
 			t.Errorf("an account of %s gets the lowerer %T", c.Kind, got)
 		}
 	}
-	if _, supported := CloudOf("Elsewhere"); supported || preview.Describe(oneAccount{"Elsewhere"}, "n/a", LowererOf).Lowerer != nil {
+	if _, supported := Of("Elsewhere"); supported || preview.Describe(oneAccount{"Elsewhere"}, "n/a", LowererOf).Lowerer != nil {
 		t.Error("a cloud that nobody has heard of is supported")
 	}
 }
@@ -45,21 +45,21 @@ func TestClouds(t *testing.T) {
 // TestAnotherCloud: a second cloud is one more row.
 func TestAnotherCloud(t *testing.T) {
 	asked := errors.New("asked")
-	table := append(Clouds(), Cloud{
+	table := append(Table(), Cloud{
 		Kind: "Elsewhere",
-		Open: func(_ context.Context, p CloudParts) (accountspec.Open, error) {
+		Open: func(_ context.Context, p Parts) (accountspec.Open, error) {
 			return func(c accountspec.Config) (cloud.Provider, error) { return nil, asked }, nil
 		},
 		ExternalID: func(cluster, account string) string { return cluster + " " + account },
 	})
-	opens, err := openClouds(t.Context(), table, CloudParts{Cluster: "c"})
+	opens, err := Open(t.Context(), table, Parts{Cluster: "c"})
 	if err != nil || len(opens) != len(table) {
 		t.Fatalf("%v, %d clouds", err, len(opens))
 	}
 	if _, err := opens["Elsewhere"](accountspec.Config{}); !errors.Is(err, asked) {
 		t.Error(err)
 	}
-	if got := externalIDs(table, "c")(accountspec.Config{Cloud: "Elsewhere", Account: "n/a"}); got != "c n/a" {
+	if got := ExternalIDs(table, "c")(accountspec.Config{Cloud: "Elsewhere", Account: "n/a"}); got != "c n/a" {
 		t.Error(got)
 	}
 }

@@ -1,4 +1,4 @@
-package controller
+package clouds
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 // traced begins the span of a call to a cloud that something traced brings about. It begins before
 // the call is let through, so it has the time for which that was held back.
-func (p CloudParts) traced(ctx context.Context, provider cloudv1.CloudProvider, owner, region, action string) (end func(cloud.Class)) {
+func (p Parts) traced(ctx context.Context, provider cloudv1.CloudProvider, owner, region, action string) (end func(cloud.Class)) {
 	_, s := p.Tracer.Within(ctx, "call")
 	s.Text("provider", string(provider))
 	s.Text("owner", owner)

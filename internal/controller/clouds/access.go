@@ -1,4 +1,4 @@
-package controller
+package clouds
 
 import (
 	"context"
@@ -30,7 +30,7 @@ type Access struct {
 func LocalAccess() Access { return Access{Endpoints: egress.Local()} }
 
 // tell logs what is granted.
-func (a Access) tell(log logr.Logger) {
+func (a Access) Tell(log logr.Logger) {
 	log.Info("What accounts may use", "allowedEndpoints", a.Endpoints.String(), "ambientIdentityNamespaces", a.AmbientNamespaces,
 		"maxAnswerBytes", a.Bounds.AnswerBytes, "maxPages", a.Bounds.Pages, "maxObjects", a.Bounds.Objects)
 }

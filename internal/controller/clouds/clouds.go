@@ -1,7 +1,8 @@
-package controller
+package clouds
 
 import (
 	"context"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,9 +18,9 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
-// Clouds are the clouds that are supported: one row each, and nothing else of the wiring knows
+// Table lists the clouds that are supported: one row each, and nothing else of the wiring knows
 // which there are. Every call makes new metrics.
-func Clouds() []Cloud {
+func Table() []Cloud {
 	onAWS, onAzure := newCallMetrics(cloudv1.CloudProviderAWS), newCallMetrics(cloudv1.CloudProviderAzure)
 	return []Cloud{
 		{Kind: cloudv1.CloudProviderAWS, Lowerer: lower.AWS{}, Open: openAWS, Pace: onAWS.ended, Metrics: onAWS, ExternalID: aws.ExternalID},
@@ -35,7 +36,7 @@ type Cloud struct {
 	Lowerer plan.Lowerer
 	// Open finds what its accounts are opened with, as the identity of the process. Nothing is
 	// called.
-	Open func(ctx context.Context, p CloudParts) (accountspec.Open, error)
+	Open func(ctx context.Context, p Parts) (accountspec.Open, error)
 	// Pace gets every call that was paced; nil if calls are not counted.
 	Pace func(pace.Event)
 	// Metrics are what its calls count; nil if nothing is.
@@ -45,8 +46,8 @@ type Cloud struct {
 	ExternalID func(cluster, account string) string
 }
 
-// CloudParts are what accounts are opened with.
-type CloudParts struct {
+// Parts are what accounts are opened with.
+type Parts struct {
 	// Cluster is the id under which we own objects.
 	Cluster string
 	Access  Access
@@ -64,7 +65,7 @@ type CloudParts struct {
 }
 
 // gateOf is the gate of an account.
-func (p CloudParts) gateOf(account string) egress.Gate {
+func (p Parts) gateOf(account string) egress.Gate {
 	if p.Gate == nil {
 		return nil
 	}
@@ -76,9 +77,9 @@ type Auditor interface {
 	Begin(cloud.Call) (end func(cloud.Outcome))
 }
 
-// CloudOf returns the row of a cloud; false if it is not supported.
-func CloudOf(kind cloudv1.CloudProvider) (Cloud, bool) {
-	for _, c := range Clouds() {
+// Of returns the row of a cloud; false if it is not supported.
+func Of(kind cloudv1.CloudProvider) (Cloud, bool) {
+	for _, c := range Table() {
 		if c.Kind == kind {
 			return c, true
 		}
@@ -88,12 +89,12 @@ func CloudOf(kind cloudv1.CloudProvider) (Cloud, bool) {
 
 // LowererOf returns what makes the rules of a cloud; false if it is not supported.
 func LowererOf(kind cloudv1.CloudProvider) (plan.Lowerer, bool) {
-	c, supported := CloudOf(kind)
+	c, supported := Of(kind)
 	return c.Lowerer, supported
 }
 
 // openClouds opens all clouds of a table for the inventory.
-func openClouds(ctx context.Context, table []Cloud, p CloudParts) (map[cloudv1.CloudProvider]accountspec.Open, error) {
+func Open(ctx context.Context, table []Cloud, p Parts) (map[cloudv1.CloudProvider]accountspec.Open, error) {
 	out := map[cloudv1.CloudProvider]accountspec.Open{}
 	for _, c := range table {
 		p.Called = c.Pace
@@ -107,7 +108,7 @@ func openClouds(ctx context.Context, table []Cloud, p CloudParts) (map[cloudv1.C
 }
 
 // externalIDs returns the external id of an account's role by the table.
-func externalIDs(table []Cloud, cluster string) func(accountspec.Config) string {
+func ExternalIDs(table []Cloud, cluster string) func(accountspec.Config) string {
 	return func(config accountspec.Config) string {
 		for _, c := range table {
 			if c.Kind == config.Cloud && c.ExternalID != nil {
@@ -119,7 +120,7 @@ func externalIDs(table []Cloud, cluster string) func(accountspec.Config) string 
 }
 
 // openAWS implements Cloud.Open.
-func openAWS(ctx context.Context, p CloudParts) (accountspec.Open, error) {
+func openAWS(ctx context.Context, p Parts) (accountspec.Open, error) {
 	accounts, err := newAWSAccounts(ctx, p.Cluster, p.Access)
 	if err != nil {
 		return nil, err
@@ -133,3 +134,6 @@ func openAWS(ctx context.Context, p CloudParts) (accountspec.Open, error) {
 	accounts.parts = p
 	return accounts.open, nil
 }
+
+// cutAccount splits "namespace/name".
+func cutAccount(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }

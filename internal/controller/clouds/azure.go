@@ -1,4 +1,4 @@
-package controller
+package clouds
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 // openAzure implements Cloud.Open.
-func openAzure(_ context.Context, p CloudParts) (accountspec.Open, error) {
+func openAzure(_ context.Context, p Parts) (accountspec.Open, error) {
 	var own *azure.Ambient
 	if len(p.Access.AmbientNamespaces) > 0 {
 		own = azure.LoadAmbient(nil)

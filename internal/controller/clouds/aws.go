@@ -1,4 +1,4 @@
-package controller
+package clouds
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ type awsAccounts struct {
 	// limiter, if set, keeps the calls of all accounts below the rates of their cloud accounts.
 	limiter *pace.Limiter
 	// parts has the gates, and how the process calls itself.
-	parts CloudParts
+	parts Parts
 }
 
 // newAWSAccounts finds the identity of the process if accounts may use it. Nothing is called.
