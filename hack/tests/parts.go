@@ -55,6 +55,16 @@ func (p part) builtFrom(sources string) part {
 	return p
 }
 
+// longestFirst are the packages of the standalone module that take minutes, the longest first: the
+// go command starts packages in the order in which they are named, and the last ones run alone.
+var longestFirst = []string{"./e2e", "./internal/controlplane", "./docs", "./browser"}
+
+// inStandalone is inModule for the standalone module. Three packages at the same time leave little
+// of two processors idle: most tests wait for API servers.
+func inStandalone(name, title, sources string, flags ...string) part {
+	return inModule(name, title, "standalone", 3, append(flags, longestFirst...)...).builtFrom(sources)
+}
+
 func makes(name, title string, args ...string) part {
 	return part{name: name, title: title}.runs(append([]string{"make", "--no-print-directory"}, args...)...)
 }
@@ -81,7 +91,7 @@ func testParts(sources string) []part {
 		makes("binary", "standalone binary", "build"),
 		makes("staticcheck", "staticcheck", "staticcheck"),
 		makes("audit", "vulnerabilities and licences of what is in our programs", "audit"),
-		inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", 2, "-vet=all", "-timeout=60m").builtFrom(sources),
+		inStandalone("standalone", "vet and tests of the standalone module: these start API servers", sources, "-vet=all", "-timeout=60m"),
 		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", 4, "-vet=all").builtFrom(sources),
 	}
 }
@@ -97,12 +107,12 @@ func longParts(sources string) []part {
 		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
 		makes("binary", "standalone binary", "build"),
 		long(inModule("main", "all tests of the main module", "", 4, "-vet=all", "-timeout=3h")),
-		long(inModule("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", "standalone", 2, "-vet=all", "-timeout=3h").builtFrom(sources)),
+		long(inStandalone("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", sources, "-vet=all", "-timeout=3h")),
 		long(inModule("packaging", "all tests of the packaging module, and the image for both architectures", "packaging", 4, "-vet=all", "-timeout=1h").builtFrom(sources)),
 		makes("worlds", "20,000 random worlds against the planner", "worlds", "WORLDS=20000"),
 		makes("matrix", "every call of every history disturbed in every way", "matrix"),
 		inModule("race", "race detector, main module", "", 4, "-race", "-vet=off", "-timeout=3h"),
-		inModule("race-standalone", "race detector, standalone module", "standalone", 2, "-race", "-vet=off", "-timeout=3h").builtFrom(sources),
+		inStandalone("race-standalone", "race detector, standalone module", sources, "-race", "-vet=off", "-timeout=3h"),
 		makes("scale", "fleets under the rate limits of clouds", "scale"),
 		needing(makes("az", "Azure's own command line against the simulator", "az"), azMissing),
 		needing(makes("cluster", "Kubernetes' own cases about network policies on a real cluster", "cluster"), aptMissing),
