@@ -59,10 +59,9 @@ func (p part) builtFrom(sources string) part {
 // go command starts packages in the order in which they are named, and the last ones run alone.
 var longestFirst = []string{"./e2e", "./internal/controlplane", "./docs", "./browser"}
 
-// inStandalone is inModule for the standalone module. Three packages at the same time leave little
-// of two processors idle: most tests wait for API servers.
+// inStandalone is inModule for the standalone module.
 func inStandalone(name, title, sources string, flags ...string) part {
-	return inModule(name, title, "standalone", 3, append(flags, longestFirst...)...).builtFrom(sources)
+	return inModule(name, title, "standalone", 2, append(flags, longestFirst...)...).builtFrom(sources)
 }
 
 func makes(name, title string, args ...string) part {
