@@ -28,32 +28,29 @@ func (p part) runs(command ...string) part {
 	return p
 }
 
-// linking is how test binaries are linked.
-const linking = "-ldflags=-w"
-
 // inModule is the part that vets and tests a module. The go command vets each package when it tests
 // it, so there is no second pass. No debugger looks at these binaries: without what one needs,
 // linking takes two thirds of the time. atLeast is how many packages are tested at the same time on
 // a machine with fewer processors: tests that wait most of their time run beside more others than
 // tests that start API servers.
 func inModule(name, title, dir string, atLeast int, flags ...string) part {
-	command := []string{"go", "test", "-json", linking, fmt.Sprint("-p=", max(atLeast, runtime.NumCPU()))}
+	command := []string{"go", "test", "-json", "-ldflags=-w", fmt.Sprint("-p=", max(atLeast, runtime.NumCPU()))}
 	return part{name: name, title: title, dir: dir}.runs(append(append(command, flags...), "./...")...)
 }
 
 // builtFrom has the go command take former results of a nested module's tests from its cache only
 // if the whole repository is as it was then. Of the files that a test reads, the go command
 // remembers the files in the test's own module. Tests of a nested module also read pages, charts
-// and manifests outside it, and run binaries. The linker ignores a value for a variable that is not
-// there.
+// and manifests outside it, and run binaries. No test has the name that is skipped, but the go
+// command takes it for a part of the question.
 func (p part) builtFrom(sources string) part {
 	for i, c := range p.commands {
-		c = slices.Clone(c)
-		c[slices.Index(c, linking)] = linking + " -X main.sources=" + sources
-		p.commands[i] = c
+		p.commands[i] = slices.Insert(slices.Clone(c), slices.Index(c, "-json"), skipping(sources))
 	}
 	return p
 }
+
+func skipping(sources string) string { return "-skip=^sources-" + sources + "$" }
 
 // longestFirst are the packages of the standalone module that take minutes, the longest first: the
 // go command starts packages in the order in which they are named, and the last ones run alone.
