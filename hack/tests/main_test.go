@@ -1,7 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -147,5 +151,32 @@ func TestNestedModulesFollowTheRepository(t *testing.T) {
 	}
 	if seen != 5 {
 		t.Errorf("%d parts test nested modules, want 5", seen)
+	}
+}
+
+// TestResultsAreOfOneState: the go command takes a former result for the same state of the
+// repository, and for no other one.
+func TestResultsAreOfOneState(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module x\n", "x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestX(*testing.T) {}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := fmt.Sprint(time.Now().UnixNano())
+	for _, c := range []struct {
+		state  string
+		cached bool
+	}{{first, false}, {first, true}, {first + "0", false}} {
+		words := inModule("x", "x", dir, 1).builtFrom(c.state).commands[0]
+		cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), `"Test":"TestX"`) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if got := strings.Contains(string(out), "(cached)"); got != c.cached {
+			t.Errorf("state %s: from the cache %v, want %v\n%s", c.state, got, c.cached, out)
+		}
 	}
 }
