@@ -11,18 +11,9 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/disk"
+	"github.com/nephele-io/nephele/internal/agent/disk/disktest"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
-
-// copied is a copy of a directory as it is now, as a disk has it on which power was lost.
-func copied(t *testing.T, from string) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
 
 // TestRestartGoesOnFromWhatIsNewer kills an agent a moment after a change, and restarts it without
 // the controller: with what was on its disk then the new policy stays in force. With a disk that
@@ -34,15 +25,15 @@ func TestRestartGoesOnFromWhatIsNewer(t *testing.T) {
 	f.allow(80, 1, "")
 	_, stop := f.start()
 	f.eventually("the first is in force", func() bool { return f.reports.of("p").Generation == 1 })
-	behind := copied(t, f.dir)
+	behind := disktest.Copy(t, f.dir)
 	f.allow(81, 2, "")
 	f.eventually("the second is in force", func() bool { return f.reports.of("p").Generation == 2 })
-	killed := copied(t, f.dir)
+	killed := disktest.Copy(t, f.dir)
 	stop()
 	f.source.away.Store(true)
 	edited := func(change func(k *disk.State)) string {
 		t.Helper()
-		dir := copied(t, killed)
+		dir := disktest.Copy(t, killed)
 		s, err := disk.Open(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -113,15 +104,15 @@ func TestRestartsOpenNothing(t *testing.T) {
 	f.eventually("the first is in force", func() bool { return f.reports.of("p").Generation == 1 })
 	f.allow(80, 2, "")
 	f.eventually("the second is in force", func() bool { return f.reports.of("p").Generation == 2 })
-	now := copied(t, f.dir)
+	now := disktest.Copy(t, f.dir)
 	stop()
 	f.source.away.Store(true)
 	defer f.neverOpens(81)()
 	for range 10 {
-		f.dir = copied(t, now)
+		f.dir = disktest.Copy(t, now)
 		a, stop := f.start()
 		f.eventually("kept", func() bool { return a.Status().State == agent.StateKept })
-		now = copied(t, f.dir)
+		now = disktest.Copy(t, f.dir)
 		stop()
 	}
 }

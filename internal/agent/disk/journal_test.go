@@ -18,20 +18,11 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/disk"
+	"github.com/nephele-io/nephele/internal/agent/disk/disktest"
 	"github.com/nephele-io/nephele/internal/agent/fqdn"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/seed"
 )
-
-// copyDir returns a copy of a directory as it is now, as a disk has it on which power was lost.
-func copyDir(t *testing.T, from string) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
 
 func openAndLoad(t *testing.T, dir string) (*disk.Store, *disk.State) {
 	t.Helper()
@@ -114,7 +105,7 @@ func TestRecordedIsThere(t *testing.T) {
 	var last disk.State
 	now := time.Now()
 	for step := range 400 {
-		before := copyDir(t, dir)
+		before := disktest.Copy(t, dir)
 		next := drawKept(random, last)
 		revision, err := s.Record(next, nil)
 		if err != nil {
@@ -124,7 +115,7 @@ func TestRecordedIsThere(t *testing.T) {
 			t.Fatalf("step %d: revision %d after %d", step, revision, last.Revision)
 		}
 		next.Revision = revision
-		_, got := openAndLoad(t, copyDir(t, dir))
+		_, got := openAndLoad(t, disktest.Copy(t, dir))
 		if d := cmp.Diff(asText(t, &next), asText(t, got)); d != "" {
 			t.Fatalf("step %d: on the disk there is something else: %s", step, d)
 		}
@@ -137,7 +128,7 @@ func TestRecordedIsThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		case 1: // the process is killed, and its disk goes on
-			dir = copyDir(t, dir)
+			dir = disktest.Copy(t, dir)
 			s, _ = openAndLoad(t, dir)
 		}
 	}
@@ -146,7 +137,7 @@ func TestRecordedIsThere(t *testing.T) {
 // tear loses power in the middle of what was written last: there is what was before, or after.
 func tear(t *testing.T, random *rand.Rand, before, dir string, last, next *disk.State) {
 	t.Helper()
-	torn := copyDir(t, dir)
+	torn := disktest.Copy(t, dir)
 	files, err := filepath.Glob(filepath.Join(torn, "changes-*"))
 	if err != nil || len(files) == 0 {
 		return
