@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,19 +33,31 @@ import (
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
-// daemons are where distributions put strongSwan's daemon.
-var daemons = []string{"/usr/sbin/charon-systemd", "/usr/libexec/ipsec/charon", "/usr/lib/ipsec/charon"}
+// daemons are where distributions put strongSwan's daemon, and plugins where its plugins.
+var (
+	daemons = []string{"/usr/sbin/charon-systemd", "/usr/libexec/ipsec/charon", "/usr/lib/ipsec/charon"}
+	plugins = []string{"/usr/lib/ipsec/plugins", "/usr/lib/strongswan/plugins", "/usr/lib64/strongswan/plugins"}
+)
 
 // needsCharon returns the program of charon, or skips a test.
 func needsCharon(t testing.TB) string {
 	t.Helper()
-	for _, path := range daemons {
-		if _, err := os.Stat(path); err == nil {
-			return path
+	at := slices.IndexFunc(daemons, exists)
+	for _, plugin := range []string{"openssl", "kernel-libipsec"} {
+		if !slices.ContainsFunc(plugins, func(dir string) bool { return exists(filepath.Join(dir, "libstrongswan-"+plugin+".so")) }) {
+			at = -1
 		}
 	}
-	t.Skip("THIS TEST DID NOT RUN, IPsec is not proven: it needs strongSwan's charon (Debian: charon-systemd, libcharon-extra-plugins)")
-	return ""
+	if at < 0 {
+		t.Skip("THIS TEST DID NOT RUN, IPsec is not proven: it needs strongSwan's charon with the plugins openssl and kernel-libipsec " +
+			"(Debian: charon-systemd, libcharon-extra-plugins, libstrongswan-standard-plugins)")
+	}
+	return daemons[at]
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // signer is an authority that gives Nodes certificates.
@@ -296,9 +309,12 @@ func (c *charon) other() string {
 // swanctl asks charon by strongSwan's own program.
 func (n *netNode) swanctl(args ...string) string {
 	n.t.Helper()
-	out, err := exec.Command("swanctl", append(args, "--uri", "unix://"+n.charon.socket())...).CombinedOutput()
+	cmd := exec.Command("swanctl", append(args, "--uri", "unix://"+n.charon.socket())...)
+	var problems strings.Builder // also the plugins that are not installed
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
 	if err != nil {
-		n.t.Fatalf("swanctl %v: %v: %s", args, err, out)
+		n.t.Fatalf("swanctl %v: %v: %s%s", args, err, out, &problems)
 	}
 	return string(out)
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -186,7 +187,7 @@ func (w *world) mary(topics []string) {
 	if a := r.do("POST", "/api/login", `{"token":"hers"}`, "Origin", r.http.URL, "Content-Type", "application/json"); a.code != http.StatusOK {
 		w.t.Fatalf("mary: %d %s", a.code, a.body)
 	}
-	all := r.streamed(r.browser, topics, 2*len(topics))
+	all := r.streamed(r.browser, topics, len(topics))
 	if !strings.Contains(all, "secret") {
 		w.t.Fatalf("mary does not see everything: %s", all)
 	}
@@ -203,7 +204,13 @@ func (w *world) mary(topics []string) {
 // streamed is what a stream begins with, event by event, sorted: topics come in any order.
 func (r *rig) streamed(as *http.Client, topics []string, most int) string {
 	r.t.Helper()
-	res, err := as.Get(r.http.URL + "/api/stream?" + url.Values{"watch": topics}.Encode())
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.http.URL+"/api/stream?"+url.Values{"watch": topics}.Encode(), http.NoBody)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	res, err := as.Do(q)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -215,6 +222,9 @@ func (r *rig) streamed(as *http.Client, topics []string, most int) string {
 		if data, is := strings.CutPrefix(lines.Text(), "data: "); is && data != "{}" {
 			events = append(events, data)
 		}
+	}
+	if len(events) < most {
+		r.t.Fatalf("%d of %d events (%v): %s", len(events), most, lines.Err(), events)
 	}
 	slices.Sort(events)
 	return fmt.Sprintf("%d %s", res.StatusCode, strings.Join(events, "\n"))
