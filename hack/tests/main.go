@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		sources = fmt.Sprint("unknown-", time.Now().UnixNano()) // without git no former result counts
 	}
-	parts, err := tierOf(ctx, flags.Arg(0), sources)
+	parts, err := tierOf(ctx, flags.Arg(0), state{sources: sources, machine: machine(isInstalled)})
 	if err != nil {
 		return err
 	}

@@ -126,31 +126,57 @@ func TestInOrder(t *testing.T) {
 
 // TestChoose: a name that is no part's is refused, with those that are.
 func TestChoose(t *testing.T) {
-	if got, err := choose(longParts(""), "race,worlds"); err != nil || len(got) != 2 || got[0].name != "race" || got[1].name != "worlds" {
+	if got, err := choose(longParts(state{}), "race,worlds"); err != nil || len(got) != 2 || got[0].name != "race" || got[1].name != "worlds" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := choose(longParts(""), "races"); err == nil || !strings.Contains(err.Error(), "worlds") {
+	if _, err := choose(longParts(state{}), "races"); err == nil || !strings.Contains(err.Error(), "worlds") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestNestedModulesFollowTheRepository: a result of a nested module's test is of one state of the
-// repository, in every tier.
-func TestNestedModulesFollowTheRepository(t *testing.T) {
-	seen := 0
-	for _, p := range slices.Concat(testParts("state"), longParts("state")) {
+// TestResultsDependOnWhatTestsRead: a result is of one machine, and that of a nested module's test
+// of one state of the repository, in every tier.
+func TestResultsDependOnWhatTestsRead(t *testing.T) {
+	now, seen := state{sources: "sources", machine: "machine"}, 0
+	for _, p := range slices.Concat(testParts(now), longParts(now)) {
 		for _, c := range p.commands {
-			if !slices.Contains(modules, p.dir) || !slices.Contains(c, "test") {
+			if c[0] != "go" || c[1] != "test" {
 				continue
 			}
 			seen++
-			if !slices.Contains(c, skipping("state")) {
-				t.Errorf("%s: %q does not depend on what is outside the module", p.name, c)
+			want := now.machine
+			if slices.Contains(modules, p.dir) {
+				want = now.whole()
+			}
+			if !slices.Contains(c, skipping(want)) {
+				t.Errorf("%s: %q does not depend on %s", p.name, c, want)
 			}
 		}
 	}
-	if seen != 5 {
-		t.Errorf("%d parts test nested modules, want 5", seen)
+	if seen != 8 {
+		t.Errorf("%d parts test modules, want 8", seen)
+	}
+}
+
+// TestMachine: a program that is installed makes it another machine.
+func TestMachine(t *testing.T) {
+	without := func(program string) func(string) bool {
+		return func(name string) bool { return name != program }
+	}
+	seen := map[string]string{}
+	for _, program := range append([]string{""}, programs...) {
+		got := machine(without(program))
+		if got != machine(without(program)) {
+			t.Errorf("without %q it is not the same twice", program)
+		}
+		if other, is := seen[got]; is {
+			t.Errorf("without %q and without %q it is the same", program, other)
+		}
+		seen[got] = program
+	}
+	file := filepath.Join(t.TempDir(), "plugin.so")
+	if isInstalled(file) || os.WriteFile(file, nil, 0o600) != nil || !isInstalled(file) || !isInstalled("go") {
+		t.Error("what is installed is not found")
 	}
 }
 
@@ -168,7 +194,7 @@ func TestResultsAreOfOneState(t *testing.T) {
 		state  string
 		cached bool
 	}{{first, false}, {first, true}, {first + "0", false}} {
-		words := inModule("x", "x", dir, 1).builtFrom(c.state).commands[0]
+		words := inModule("x", "x", dir, 1).within(c.state).commands[0]
 		cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
 		out, err := cmd.CombinedOutput()

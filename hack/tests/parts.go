@@ -38,61 +38,73 @@ func inModule(name, title, dir string, atLeast int, flags ...string) part {
 	return part{name: name, title: title, dir: dir}.runs(append(append(command, flags...), "./...")...)
 }
 
-// builtFrom has the go command take former results of a nested module's tests from its cache only
-// if the whole repository is as it was then. Of the files that a test reads, the go command
-// remembers the files in the test's own module. Tests of a nested module also read pages, charts
-// and manifests outside it, and run binaries. No test has the name that is skipped, but the go
-// command takes it for a part of the question.
-func (p part) builtFrom(sources string) part {
+// within has the go command take former results of tests from its cache only if something is as it
+// was then. Of the files that a test reads, the go command remembers the files in the test's own
+// module. But tests skip themselves where the machine lacks a program, and tests of a nested module
+// also read pages, charts and manifests outside it, and run binaries. No test has the name that is
+// skipped, but the go command takes it for a part of the question.
+func (p part) within(state string) part {
 	for i, c := range p.commands {
-		p.commands[i] = slices.Insert(slices.Clone(c), slices.Index(c, "-json"), skipping(sources))
+		p.commands[i] = slices.Insert(slices.Clone(c), slices.Index(c, "-json"), skipping(state))
 	}
 	return p
 }
 
-func skipping(sources string) string { return "-skip=^sources-" + sources + "$" }
+func skipping(state string) string { return "-skip=^within-" + state + "$" }
 
 // longestFirst are the packages of the standalone module that take minutes, the longest first: the
 // go command starts packages in the order in which they are named, and the last ones run alone.
 var longestFirst = []string{"./e2e", "./internal/controlplane", "./docs", "./browser"}
 
-// inStandalone is inModule for the standalone module.
-func inStandalone(name, title, sources string, flags ...string) part {
-	return inModule(name, title, "standalone", 2, append(flags, longestFirst...)...).builtFrom(sources)
+// state is what results of tests depend on besides the files of their module.
+type state struct {
+	// sources identifies the whole repository, machine what tests find outside it.
+	sources, machine string
+}
+
+func (s state) whole() string { return s.sources + "-" + s.machine }
+
+// inMain is inModule for the main module, and inStandalone for the standalone module.
+func inMain(name, title string, s state, flags ...string) part {
+	return inModule(name, title, "", 4, flags...).within(s.machine)
+}
+
+func inStandalone(name, title string, s state, flags ...string) part {
+	return inModule(name, title, "standalone", 2, append(flags, longestFirst...)...).within(s.whole())
 }
 
 func makes(name, title string, args ...string) part {
 	return part{name: name, title: title}.runs(append([]string{"make", "--no-print-directory"}, args...)...)
 }
 
-// tierOf returns the parts of a tier. sources identifies what is tested.
-func tierOf(ctx context.Context, name, sources string) ([]part, error) {
+// tierOf returns the parts of a tier.
+func tierOf(ctx context.Context, name string, s state) ([]part, error) {
 	switch name {
 	case "check":
 		return checkParts(ctx)
 	case "test":
-		return testParts(sources), nil
+		return testParts(s), nil
 	case "long":
-		return longParts(sources), nil
+		return longParts(s), nil
 	}
 	return nil, fmt.Errorf("usage: tests [-parts NAME,NAME] [-fresh] [-slowest N] check|test|long; got %q", name)
 }
 
-func testParts(sources string) []part {
+func testParts(s state) []part {
 	return []part{
 		makes("format", "format", "fmt"),
 		part{name: "generated", title: "generated files"}.runs("hack/verify-generated.sh"),
-		inModule("main", "vet and tests of the main module", "", 4, "-vet=all", "-timeout=30m"),
+		inMain("main", "vet and tests of the main module", s, "-vet=all", "-timeout=30m"),
 		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
 		makes("binary", "standalone binary", "build"),
 		makes("staticcheck", "staticcheck", "staticcheck"),
 		makes("audit", "vulnerabilities and licences of what is in our programs", "audit"),
-		inStandalone("standalone", "vet and tests of the standalone module: these start API servers", sources, "-vet=all", "-timeout=60m"),
-		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", 4, "-vet=all").builtFrom(sources),
+		inStandalone("standalone", "vet and tests of the standalone module: these start API servers", s, "-vet=all", "-timeout=60m"),
+		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", 4, "-vet=all").within(s.whole()),
 	}
 }
 
-func longParts(sources string) []part {
+func longParts(s state) []part {
 	long := func(p part) part {
 		p.env = append(p.env, "NEPHELE_LONG=1")
 		return p
@@ -102,13 +114,13 @@ func longParts(sources string) []part {
 		part{name: "generated", title: "generated files"}.runs("hack/verify-generated.sh"),
 		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
 		makes("binary", "standalone binary", "build"),
-		long(inModule("main", "all tests of the main module", "", 4, "-vet=all", "-timeout=3h")),
-		long(inStandalone("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", sources, "-vet=all", "-timeout=3h")),
-		long(inModule("packaging", "all tests of the packaging module, and the image for both architectures", "packaging", 4, "-vet=all", "-timeout=1h").builtFrom(sources)),
+		long(inMain("main", "all tests of the main module", s, "-vet=all", "-timeout=3h")),
+		long(inStandalone("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", s, "-vet=all", "-timeout=3h")),
+		long(inModule("packaging", "all tests of the packaging module, and the image for both architectures", "packaging", 4, "-vet=all", "-timeout=1h").within(s.whole())),
 		makes("worlds", "20,000 random worlds against the planner", "worlds", "WORLDS=20000"),
 		makes("matrix", "every call of every history disturbed in every way", "matrix"),
-		inModule("race", "race detector, main module", "", 4, "-race", "-vet=off", "-timeout=3h"),
-		inStandalone("race-standalone", "race detector, standalone module", sources, "-race", "-vet=off", "-timeout=3h"),
+		inMain("race", "race detector, main module", s, "-race", "-vet=off", "-timeout=3h"),
+		inStandalone("race-standalone", "race detector, standalone module", s, "-race", "-vet=off", "-timeout=3h"),
 		makes("scale", "fleets under the rate limits of clouds", "scale"),
 		needing(makes("az", "Azure's own command line against the simulator", "az"), azMissing),
 		needing(makes("cluster", "Kubernetes' own cases about network policies on a real cluster", "cluster"), aptMissing),
