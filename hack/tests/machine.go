@@ -10,12 +10,14 @@ import (
 	"runtime"
 )
 
-// programs are the programs without which tests skip themselves, or parts of themselves. The
-// daemon of strongSwan and its plugins are in no directory of PATH.
+// programs are the programs and plugins without which tests skip themselves, or parts of
+// themselves.
 var programs = []string{
-	"chromium", "chromium-browser", "google-chrome", "cosign", "git", "helm", "ip", "kubectl", "make", "nft", "node", "npm", "openssl", "setpriv", "swanctl", "systemd-analyze", "tc",
+	"awk", "bash", "chromium", "chromium-browser", "cosign", "curl", "dpkg-deb", "git", "google-chrome", "ip", "kubectl", "make", "nft", "node", "npm", "openssl", "setpriv", "swanctl", "systemd-analyze", "tcpdump",
 	"/usr/sbin/charon-systemd", "/usr/libexec/ipsec/charon", "/usr/lib/ipsec/charon",
 	"/usr/lib/ipsec/plugins/libstrongswan-openssl.so", "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so",
+	"/usr/lib/strongswan/plugins/libstrongswan-openssl.so", "/usr/lib/strongswan/plugins/libstrongswan-kernel-libipsec.so",
+	"/usr/lib64/strongswan/plugins/libstrongswan-openssl.so", "/usr/lib64/strongswan/plugins/libstrongswan-kernel-libipsec.so",
 }
 
 // machine identifies what tests find on the machine: the kernel, the rights of the user and

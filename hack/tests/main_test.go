@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -177,6 +179,33 @@ func TestMachine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plugin.so")
 	if isInstalled(file) || os.WriteFile(file, nil, 0o600) != nil || !isInstalled(file) || !isInstalled("go") {
 		t.Error("what is installed is not found")
+	}
+}
+
+// TestProgramsOfTestsAreKnown: each program that a test looks for by name is one by which machines
+// differ.
+func TestProgramsOfTestsAreKnown(t *testing.T) {
+	lookup, seen := regexp.MustCompile(`LookPath\("([^"]+)"\)`), 0
+	for _, dir := range []string{"internal", "packaging", "standalone", "test"} {
+		err := filepath.WalkDir(filepath.Join("../..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, found := range lookup.FindAllSubmatch(text, -1) {
+				seen++
+				if !slices.Contains(programs, string(found[1])) {
+					t.Errorf("%s looks for %s, which programs does not list", path, found[1])
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen == 0 {
+		t.Error("no test looks for a program")
 	}
 }
 

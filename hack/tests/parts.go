@@ -43,14 +43,14 @@ func inModule(name, title, dir string, atLeast int, flags ...string) part {
 // module. But tests skip themselves where the machine lacks a program, and tests of a nested module
 // also read pages, charts and manifests outside it, and run binaries. No test has the name that is
 // skipped, but the go command takes it for a part of the question.
-func (p part) within(state string) part {
+func (p part) within(id string) part {
 	for i, c := range p.commands {
-		p.commands[i] = slices.Insert(slices.Clone(c), slices.Index(c, "-json"), skipping(state))
+		p.commands[i] = slices.Insert(slices.Clone(c), slices.Index(c, "-json"), skipping(id))
 	}
 	return p
 }
 
-func skipping(state string) string { return "-skip=^within-" + state + "$" }
+func skipping(id string) string { return "-skip=^within-" + id + "$" }
 
 // longestFirst are the packages of the standalone module that take minutes, the longest first: the
 // go command starts packages in the order in which they are named, and the last ones run alone.
